@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 
 /// Requests of one input are separated by this byte.
 const NEXT: u8 = 0x1e;
-/// How many requests of an input are sent.
+/// Maximum number of requests of an input.
 const REQUESTS_MAX: usize = 8;
 /// A server is used for this many inputs, because making one takes much longer than a request; then its store is emptied.
 const INPUTS_PER_SERVER: usize = 200;
@@ -35,13 +35,16 @@ impl Running {
         let server = runtime.block_on(async {
             let store = Embedded::in_memory(store::Options::default()).expect("a store");
             let features = Features::all_proposals().with(Gate::CBORServingAndStorage, true);
-            Server::start(Arc::new(store), Options { features, ..Options::default() }).await.expect("a server")
+            Server::start(Arc::new(store), Options { features, ..Options::without_controllers() })
+                .await
+                .expect("a server")
         });
         Self { runtime, server, inputs: 0 }
     }
 }
 
-/// Every request is answered, with JSON where it says so; what a write leaves behind can be listed, as objects and as a table.
+/// Every request is answered, with JSON if declared; all written objects can be listed, as objects and as a
+/// table.
 pub fn apiserver_request(data: &[u8]) {
     RUNNING.with_borrow_mut(|running| {
         let mut it = running.take().filter(|it| it.inputs < INPUTS_PER_SERVER).unwrap_or_else(Running::start);

@@ -4,14 +4,14 @@ use std::sync::LazyLock;
 
 use api::json::{self, Object, Value};
 use api::structural_schema::Schema;
-use apiserver::objects::apply::managers::Managers;
-use apiserver::objects::apply::walk::{self, Duplicates};
-use apiserver::objects::apply::{BuiltIn, Custom, Refusal, Versions, Write, fields_v1};
 use apiserver::resources;
+use patching::apply::managers::Managers;
+use patching::apply::walk::{self, Duplicates};
+use patching::apply::{BuiltIn, Custom, Refusal, Versions, Write, fields_v1};
 
 use crate::bytes::{Choices, text};
 
-/// Every kind of list and map that a schema can ask for.
+/// Every kind of list and map that a schema can declare.
 static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
     let text = r#"{"type":"object","properties":{"spec":{"type":"object","properties":{
         "s":{"type":"string"},"n":{"type":"integer"},"b":{"type":"boolean"},
@@ -117,7 +117,7 @@ fn built_in(group: &str, plural: &str) -> Box<dyn Versions> {
     Box::new(BuiltIn::new(resource, ""))
 }
 
-/// Whatever a manager owns by apply is there, unless the object never fitted its shape.
+/// Every field that a manager owns by apply exists, unless the object never fitted its shape.
 fn check_owned(versions: &dyn Versions, api_version: &str, live: &Value) {
     let entries = live.at(&["metadata", "managedFields"]);
     let managers = Managers::decode(entries).unwrap_or_else(|error| panic!("{error}"));

@@ -13,7 +13,7 @@ use cel_kubernetes::environments::{Dialect, base};
 use crate::bindings::bindings;
 use crate::expressions::expression;
 
-/// What an evaluation may cost.
+/// Cost limit of an evaluation.
 pub(crate) const COST_MAX: u64 = 100_000;
 
 /// Kubernetes' functions, a variable of each kind, and the calls that macros replaced.
@@ -56,7 +56,7 @@ pub fn cel_check_estimate(data: &[u8]) {
     }
 }
 
-/// An evaluation ends, stays within its limit or says that it did not, and says the same again.
+/// An evaluation ends, stays within its limit or reports that it did not, and is repeatable.
 pub fn cel_evaluate(data: &[u8]) {
     let (seed, data) = data.split_at(data.len().min(1));
     let Ok(typed) = BASE.env.compile(&expression(data)) else {

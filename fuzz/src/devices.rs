@@ -1,4 +1,4 @@
-//! Sets of devices: what is said of one of which a part is chosen, and what a search finds.
+//! Sets of devices: verdicts on partial sets, and results of searches.
 
 use std::sync::LazyLock;
 
@@ -33,7 +33,7 @@ static ENVIRONMENT: LazyLock<Option<Environment>> = LazyLock::new(|| {
 
 const DEVICES: usize = 5;
 
-/// What is said about a set of which some devices are still to be chosen holds for every way to choose them.
+/// The verdict on a partial set holds for every completion.
 pub fn devices_partial(data: &[u8]) {
     let Some(environment) = ENVIRONMENT.as_ref() else { return };
     let mut choices = Choices::of_bytes(data);
@@ -41,7 +41,7 @@ pub fn devices_partial(data: &[u8]) {
     let Ok(compiled) = environment.compile(&text) else { return };
     let devices: Vec<Device> = (0..DEVICES).map(|index| device(&mut choices, index)).collect();
     let numbered: Vec<(u32, &Device)> = (0..).zip(&devices).collect();
-    // Those that are chosen stand before the others, or anywhere among them.
+    // The chosen devices are before the others, or anywhere among them.
     let is_front = choices.below(2) == 0;
     let is_chosen = |index: usize, bits: usize| if is_front { index < bits % 3 } else { bits >> index & 1 == 1 };
     let bits = choices.below(1 << DEVICES);

@@ -1,4 +1,4 @@
-//! What Kubernetes adds to the language: its scalars, and types from schemas.
+//! Kubernetes' additions to the language: its scalars, and types from schemas.
 
 use std::sync::LazyLock;
 

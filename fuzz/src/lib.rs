@@ -1,7 +1,7 @@
 //! Fuzz targets as plain functions: each takes any bytes and panics if its property does not hold.
 //!
-//! Stable Rust builds and tests them; `fuzz_targets/` hands the same functions to libFuzzer.
-//! `docs/fuzzing.md` says how to run them. A found input becomes a case in the crate it concerns.
+//! Stable Rust builds and tests them; `fuzz_targets/` passes the same functions to libFuzzer. `docs/fuzzing.md`
+//! describes how to run them. An input that fails becomes a case in the crate it concerns.
 
 mod apiserver;
 mod apply;

@@ -8,12 +8,12 @@ use apiserver::identity::keys::KeyRing;
 
 use crate::bytes::text;
 
-/// Who signs.
+/// Issuer of the tokens.
 const ISSUER: &str = "us";
 
 static KEYS: LazyLock<KeyRing> = LazyLock::new(|| KeyRing::generate().unwrap_or_else(|error| panic!("{error}")));
 
-/// Nobody but the signer makes a token: any text is refused, and so is a token of which one letter differs.
+/// Only the signer can create a token: any other text is rejected, and so is a token with one changed letter.
 pub fn apiserver_tokens(data: &[u8]) {
     let words = text(data);
     assert!(jwt::verify(&KEYS, ISSUER, &words).is_err(), "{words:?}");

@@ -1,4 +1,5 @@
-//! What fields mean, in words, and which must be there: `k8s-openapi`'s schemas → `crates/api/src/types/descriptions.txt`.
+//! Descriptions of fields, and required fields: `k8s-openapi`'s schemas →
+//! `crates/api/src/types/descriptions.txt`.
 //!
 //! Built only with the feature `descriptions`, because the schemas take minutes to compile. What the proposals add is
 //! described in `xtask/data/new_fields.json`.
@@ -24,14 +25,15 @@ pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
         .context("cannot read xtask/data/new_fields.json")?;
     let new: Value = serde_json::from_str(&new)?;
     let list = |key: &str| new.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
-    for entry in list("types").iter().chain(&list("fields")) {
+    for entry in list("types").iter().chain(&list("fields")).chain(&list("descriptions")) {
         let text = |key: &str| entry.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
         let owner = types.entry(crate::types::schema_name(&text("type"))).or_default();
         match entry.get("name") {
             None => owner.text = text("description"),
             Some(_) if text("description").is_empty() => {}
             Some(_) => {
-                owner.fields.insert(text("name"), (false, text("description")));
+                let required = entry.get("required").and_then(Value::as_bool).unwrap_or(false);
+                owner.fields.insert(text("name"), (required, text("description")));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask generate`: writes checked-in files that are derived from other facts.
 //!
-//! A generator is one line in [`GENERATORS`] and a file of its own. It returns what its files must
-//! hold; writing them, and comparing them under `--check`, happens here.
+//! A generator is one line in [`GENERATORS`] and its own file. It returns the contents of its files; writing
+//! them, and comparing them under `--check`, happens here.
 
 use crate::command::root;
 use crate::reject_unknown_flags;

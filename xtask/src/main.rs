@@ -3,15 +3,20 @@
 //! A task is one line in [`TASKS`]. What a task needs from outside (cargo, git, test tools) goes
 //! through [`command`], so that a failing step always names the command that failed.
 
+mod browser;
 mod command;
 #[cfg(feature = "descriptions")]
 mod descriptions;
+mod dist;
 mod fix;
 mod generate;
+mod graph;
+mod modules;
 mod test;
 mod tidy;
 mod tools;
 mod types;
+mod upstream;
 mod verify;
 
 use anyhow::{Result, bail};
@@ -29,6 +34,10 @@ const TASKS: &[Task] = &[
     Task { name: "verify", about: verify::ABOUT, run: verify::run },
     Task { name: "fix", about: fix::ABOUT, run: fix::run },
     Task { name: "tidy", about: tidy::ABOUT, run: tidy::run },
+    Task { name: "graph", about: graph::ABOUT, run: graph::run },
+    Task { name: "dist", about: dist::ABOUT, run: dist::run },
+    Task { name: "screenshots", about: browser::ABOUT, run: browser::run },
+    Task { name: "upstream", about: upstream::ABOUT, run: upstream::run },
     Task { name: "generate", about: generate::ABOUT, run: generate::run },
 ];
 
@@ -60,7 +69,7 @@ fn dispatch(arguments: &[String]) -> Result<()> {
 fn usage() -> String {
     let mut text = String::from("usage: cargo xtask <task> [options]\n\n");
     for task in TASKS {
-        text.push_str(&format!("  {:<10}{}\n", task.name, task.about));
+        text.push_str(&format!("  {:<13}{}\n", task.name, task.about));
     }
     text
 }
@@ -87,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_flag_is_an_error_that_says_what_is_known() {
+    fn misspelt_flag_error_lists_known_flags() {
         let arguments = ["--chekc".to_owned()];
         let error = reject_unknown_flags(&arguments, &["--check"]).unwrap_err().to_string();
         assert_eq!(error, "unexpected argument `--chekc`, expected --check");

@@ -2,16 +2,17 @@
 //!
 //! With every tool present, `CELPLANE_REQUIRE_TOOLS=1` makes a test that needs one fail instead of
 //! skip. With `--require-tools`, or that variable already set, a missing tool is an error at once.
+//! `CELPLANE_REQUIRE_BROWSER=1` does the same for the tests of the console, which need chromium.
 //! `CEL_SPEC_DIR`, where set, reaches the tests as any other variable does.
 
 use crate::command::{cargo, root, run as run_command};
-use crate::{reject_unknown_flags, tools};
+use crate::{browser, reject_unknown_flags, tools};
 use anyhow::{Result, bail};
 use std::process::Command;
 
 pub(crate) const ABOUT: &str = "fetch what the tests need, then run them all [--require-tools]";
 
-/// Tells tests that need an outside tool to fail when they do not find it.
+/// Makes tests that need an external tool fail if it is missing.
 const REQUIRE_TOOLS: &str = "CELPLANE_REQUIRE_TOOLS";
 
 /// The crates under test: all but the benchmarks, which pull in the engines we compare with.
@@ -27,24 +28,59 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     if required && !found.missing.is_empty() {
         bail!("tests need tools that are not here");
     }
-    if std::env::var_os("CEL_SPEC_DIR").is_none() {
-        eprintln!("CEL_SPEC_DIR is not set: the CEL conformance suite is skipped");
-    }
+    let has_suite = std::env::var_os("CEL_SPEC_DIR").is_some();
+    let axe = browser::axe();
     let in_environment = |command: &mut Command| -> Result<()> {
         command.env("PATH", &found.path);
+        if let Ok(axe) = &axe {
+            command.env("CELPLANE_AXE", axe);
+        }
         if found.missing.is_empty() {
             command.env(REQUIRE_TOOLS, "1");
         }
         run_command(command)
     };
-    if has_nextest() {
-        in_environment(cargo(["nextest", "run", "--no-fail-fast"]).args(CRATES))?;
+    let tests = if has_nextest() {
+        in_environment(cargo(["nextest", "run", "--no-fail-fast"]).args(CRATES))
     } else {
-        in_environment(cargo(["test", "--no-fail-fast", "--lib", "--bins", "--tests"]).args(CRATES))?;
+        in_environment(cargo(["test", "--no-fail-fast", "--lib", "--bins", "--tests"]).args(CRATES))
+    };
+    let result = tests.and_then(|()| in_environment(cargo(["test", "--doc"]).args(CRATES)));
+    // The last line, because others scroll away.
+    let browser = browser::skipped(&axe);
+    eprintln!("{}", summary(result.is_ok(), has_suite, found.missing.len(), browser));
+    result
+}
+
+/// The last line: the outcome, and everything that was skipped.
+fn summary(passed: bool, has_suite: bool, missing_tools: usize, browser: Option<String>) -> String {
+    let mut skipped = Vec::from_iter(browser);
+    if !has_suite {
+        skipped.push("the CEL conformance suite (set CEL_SPEC_DIR)".to_owned());
     }
-    in_environment(cargo(["test", "--doc"]).args(CRATES))
+    if missing_tools > 0 {
+        skipped.push(format!("tests of {missing_tools} missing tools"));
+    }
+    let outcome = if passed { "tests passed" } else { "tests failed" };
+    match skipped.as_slice() {
+        [] => format!("{outcome}, 0 suites skipped"),
+        all => format!("{outcome}, {} suites skipped: {}", all.len(), all.join("; ")),
+    }
 }
 
 fn has_nextest() -> bool {
     cargo(["nextest", "--version"]).output().is_ok_and(|output| output.status.success())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_line_counts_skipped_suites() {
+        assert_eq!(summary(true, true, 0, None), "tests passed, 0 suites skipped");
+        let expected = "tests passed, 1 suites skipped: the CEL conformance suite (set CEL_SPEC_DIR)";
+        assert_eq!(summary(true, false, 0, None), expected);
+        assert!(summary(false, false, 2, None).starts_with("tests failed, 2 suites skipped: "));
+    }
 }

@@ -1,14 +1,16 @@
-//! `cargo xtask tidy`: what the compiler and clippy cannot check about the shape of the project.
+//! `cargo xtask tidy`: checks of the shape of the project that the compiler and clippy cannot make.
 //!
-//! A check is one line in [`CHECKS`] and a file of its own; it reads the tree through [`Tree`] and
-//! reports through [`Findings`], so that one run names everything that is wrong.
+//! A check is one line in [`CHECKS`] and its own file; it reads the tree through [`Tree`] and reports through
+//! [`Findings`], so that one run reports every problem.
 
 mod dependencies;
 mod doc_paths;
+pub(crate) mod layers;
 mod licenses;
 mod purity;
 mod sources;
 mod test_files;
+mod wording;
 
 use crate::command::{cargo, output, program, root};
 use crate::reject_unknown_flags;
@@ -19,16 +21,27 @@ use std::path::PathBuf;
 pub(crate) const ABOUT: &str = "check crate dependencies, purity, module shape, wording, licenses";
 
 /// Crates that hold rules and touch nothing outside: no clock, file, socket, environment, thread.
-const PURE_CRATES: &[&str] = &["cel", "api", "cel-kubernetes", "matching", "dra", "registry", "scheduling"];
+const PURE_CRATES: &[&str] = &["cel", "api", "cel-kubernetes", "matching", "dra", "registry", "patching", "scheduling"];
 
 type Check = fn(&Tree, &mut Findings) -> Result<()>;
 
-const CHECKS: &[Check] =
-    &[dependencies::check, purity::check, sources::check, test_files::check, doc_paths::check, licenses::check];
+const CHECKS: &[Check] = &[
+    dependencies::check,
+    purity::check,
+    sources::check,
+    layers::check,
+    test_files::check,
+    doc_paths::check,
+    wording::check,
+    licenses::check,
+];
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    reject_unknown_flags(arguments, &[])?;
+    reject_unknown_flags(arguments, &["--update"])?;
     let tree = Tree::read()?;
+    if !arguments.is_empty() {
+        wording::update(&tree)?;
+    }
     let mut findings = Findings::default();
     for check in CHECKS {
         check(&tree, &mut findings)?;
@@ -46,23 +59,23 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// What the checks look at.
-struct Tree {
-    root: PathBuf,
+/// The files and crates that the checks read.
+pub(crate) struct Tree {
+    pub(crate) root: PathBuf,
     /// Files that are or could be committed, relative to the root.
-    files: Vec<String>,
-    crates: Vec<Crate>,
+    pub(crate) files: Vec<String>,
+    pub(crate) crates: Vec<Crate>,
 }
 
 /// A member of the workspace.
-struct Crate {
-    /// Its folder's name, which is how the conventions speak of it.
-    name: String,
+pub(crate) struct Crate {
+    /// Name of its folder, which the conventions use.
+    pub(crate) name: String,
     folder: PathBuf,
     dependencies: Vec<Dependency>,
 }
 
-struct Dependency {
+pub(crate) struct Dependency {
     package: String,
     /// The folder's name, if it is a crate of ours.
     ours: Option<String>,
@@ -70,7 +83,7 @@ struct Dependency {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(crate) enum Kind {
     Normal,
     Development,
     Build,
@@ -83,7 +96,7 @@ struct Findings {
 }
 
 impl Tree {
-    fn read() -> Result<Self> {
+    pub(crate) fn read() -> Result<Self> {
         let root = root();
         let listed = output(&mut program(
             "git",

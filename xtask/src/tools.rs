@@ -13,7 +13,7 @@ use std::env;
 use std::ffi::OsString;
 use std::path::Path;
 
-/// A program, where it can come from (tried in order), and what to tell who lacks it.
+/// A program, its sources (tried in order), and a hint for users without it.
 struct Tool {
     name: &'static str,
     sources: &'static [fn(&Path) -> Result<()>],
@@ -39,7 +39,7 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
-/// What is here for the tests.
+/// Tools that are available to the tests.
 pub(crate) struct Found {
     /// The search path with `.tools/bin` at its end: the machine's own programs win.
     pub(crate) path: OsString,

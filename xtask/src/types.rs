@@ -308,7 +308,7 @@ fn write_fields(out: &mut String, facts: &Facts, owner: &str, source: &str, embe
     Ok(())
 }
 
-/// What a Go type is as data.
+/// Returns the kind of a Go type as data.
 fn kind_of(facts: &Facts, package: &str, go: &str) -> Result<String> {
     if let Some((_, kind)) = NAMED.iter().find(|(name, _)| *name == go) {
         return Ok((*kind).to_owned());

@@ -1,3 +1,3 @@
-//! The group `apps`: what keeps pods running.
+//! The group `apps`: workloads.
 
 pub mod v1;

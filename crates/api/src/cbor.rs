@@ -28,7 +28,7 @@ const EPOCH_SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_3
 /// Below this many keys comparing all pairs is cheaper than a set.
 const FEW_KEYS: usize = 8;
 
-/// Why bytes are not a document.
+/// A reason why bytes are not a document.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the messages say it")]
 pub enum CborError {
@@ -63,7 +63,7 @@ pub enum CborError {
 /// Reads one document; there must be nothing behind it.
 ///
 /// # Errors
-/// If the bytes are not CBOR, or say what JSON cannot.
+/// If the bytes are not CBOR, or contain values that JSON does not support.
 pub fn parse(bytes: &[u8]) -> Result<Value, CborError> {
     let mut reader = Reader { rest: bytes };
     let value = reader.value(0)?;
@@ -81,13 +81,13 @@ pub fn to_bytes(value: &Value) -> Vec<u8> {
     out
 }
 
-/// What begins a list whose length is not known yet, and what ends it.
+/// Start of a list of unknown length, and its end.
 pub const LIST_START: &[u8] = &[0x9f];
 /// See [`LIST_START`].
 pub const LIST_END: &[u8] = &[BREAK];
 /// A list without items.
 pub const NO_ITEMS: &[u8] = &[0x80];
-/// Nothing.
+/// The null value.
 pub const NULL: &[u8] = &[0xf6];
 
 /// The start of a document with these fields and, as the last one, `list`, whose value is still to be written.
@@ -103,7 +103,7 @@ pub fn start_of_list(fields: &Object, list: &str) -> Vec<u8> {
     out
 }
 
-/// Writes a value that stands in a document.
+/// Writes a value inside a document.
 pub fn append(out: &mut Vec<u8>, value: &Value) {
     write_value(out, value);
 }
@@ -340,7 +340,7 @@ fn write_value(out: &mut Vec<u8>, value: &Value) {
     }
 }
 
-/// In 32 bits where that loses nothing. What is not finite is `null`, as in JSON.
+/// Writes a float, in 32 bits if that is exact. Non-finite numbers are `null`, as in JSON.
 fn write_float(out: &mut Vec<u8>, number: f64) {
     if !number.is_finite() {
         out.push(0xf6);
@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(text, expected, "{hex}");
     }
 
-    /// Most of them stand in RFC 8949, appendix A.
+    /// Most examples are from RFC 8949, appendix A.
     #[test]
     fn examples_of_the_standard_are_read() {
         check("00", "0");
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_say_is_refused() {
+    fn values_outside_json_are_rejected() {
         check("", "cbor: unexpected EOF");
         check("1b ffffffffffffffff", "cbor: integer overflows 64 bits");
         check("3b ffffffffffffffff", "cbor: integer overflows 64 bits");
@@ -475,13 +475,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_as_the_same() {
+    fn written_values_round_trip() {
         let text = r#"{"a":[null,true,false,0,23,24,255,256,65535,65536,4294967296,-1,-25,-9223372036854775808],"b":{"c":1.5,"d":0.1,"e":"ü"}}"#;
         let value = json::parse(text.as_bytes()).unwrap();
         let written = to_bytes(&value);
         assert!(written.starts_with(&SELF_DESCRIBED));
         assert_eq!(parse(&written), Ok(value));
-        // As Kubernetes' own encoder has it.
+        // As written by Kubernetes' own encoder.
         assert_eq!(to_bytes(&json::parse(br#"{"k":"v","n":-500}"#).unwrap()), bytes("d9d9f7 a2 416b 4176 416e 3901f3"));
     }
 }

@@ -1,3 +1,3 @@
-//! The core group, and what its objects share with others.
+//! The core group, and types that its objects share with others.
 
 pub mod v1;

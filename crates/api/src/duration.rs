@@ -13,7 +13,7 @@ pub struct Duration {
     pub nanos: i64,
 }
 
-/// Why a text is not a duration; the text is Go's.
+/// Invalid duration; the message is Go's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(String);
@@ -22,7 +22,7 @@ impl Duration {
     /// Reads `-1h30m`, `1.5h`, `0` and the like.
     ///
     /// # Errors
-    /// What Go says about the text.
+    /// Go's error for the text.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let invalid = || ParseError(format!("time: invalid duration {}", quote(text)));
         let (negative, mut rest) = match text.as_bytes().first() {

@@ -5,21 +5,21 @@
 
 use std::fmt;
 
-/// How mature a feature is.
+/// Maturity of a feature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// Off unless turned on.
     Alpha,
     /// Most often on.
     Beta,
-    /// On, most often for good.
+    /// Enabled, usually permanently.
     Stable,
-    /// On its way out.
+    /// Will be removed.
     Deprecated,
 }
 
 impl Stage {
-    /// As metrics show it. Kubernetes: what is stable has no word.
+    /// Label in metrics. Kubernetes: stable features have none.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -39,11 +39,11 @@ pub type Spec = SpecOf<Gate>;
 pub struct SpecOf<G: 'static> {
     /// The gate.
     pub gate: G,
-    /// What users type.
+    /// Name of the gate on the command line.
     pub name: &'static str,
     /// The number of the enhancement proposal.
     pub kep: u32,
-    /// How mature it is.
+    /// Maturity of the feature.
     pub stage: Stage,
     /// The Kubernetes minor since which it is so.
     pub since: &'static str,
@@ -55,7 +55,7 @@ pub struct SpecOf<G: 'static> {
     pub requires: &'static [G],
 }
 
-/// The stage of a row, and what gates of that stage are by default: whether they are on, and locked.
+/// The stage of a row, and the defaults of gates of that stage: whether they are enabled, and locked.
 macro_rules! stage {
     (alpha) => {
         (Stage::Alpha, false, false)
@@ -71,7 +71,7 @@ macro_rules! stage {
     };
 }
 
-/// What a row says itself, or else what its stage says.
+/// A value given by the row itself, or else the default of its stage.
 macro_rules! said {
     ($by_stage:expr) => {
         $by_stage
@@ -134,7 +134,7 @@ pub const PROPOSALS: [Gate; 5] = [
     Gate::CRDAdditionalPrinterColumnCEL,
 ];
 
-/// Why a `--feature-gates` flag is refused.
+/// A reason to reject a `--feature-gates` flag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FeatureError {
@@ -152,7 +152,7 @@ pub enum FeatureError {
     InvalidValue {
         /// The gate.
         name: String,
-        /// What was given.
+        /// The given value.
         value: String,
     },
     /// A gate that cannot be changed.
@@ -160,9 +160,9 @@ pub enum FeatureError {
     Locked {
         /// The gate.
         gate: &'static str,
-        /// What was given.
+        /// The given value.
         value: bool,
-        /// What it is.
+        /// The value that the gate is locked to.
         locked: bool,
     },
     /// A gate is on, and one that it requires is not.
@@ -170,7 +170,7 @@ pub enum FeatureError {
     MissingDependencies {
         /// The gate.
         gate: &'static str,
-        /// What it requires.
+        /// The disabled gates that it requires.
         missing: Vec<&'static str>,
     },
 }
@@ -183,7 +183,7 @@ impl Gate {
         &GATES[self as usize]
     }
 
-    /// What users type.
+    /// Name of the gate on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.spec().name
@@ -200,14 +200,14 @@ impl Gate {
     }
 }
 
-/// Which features are on.
+/// The set of enabled features.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Features {
     enabled: u32,
 }
 
 impl Default for Features {
-    /// What a component runs with when nothing is said.
+    /// The features that are enabled by default.
     fn default() -> Self {
         let on = GATES.iter().filter(|spec| spec.default);
         on.fold(Self::none(), |features, spec| features.with(spec.gate, true))
@@ -215,13 +215,13 @@ impl Default for Features {
 }
 
 impl Features {
-    /// Everything is off.
+    /// The empty set.
     #[must_use]
     pub const fn none() -> Self {
         Self { enabled: 0 }
     }
 
-    /// The defaults, and the five proposals on: what `celplane up` runs with.
+    /// The defaults with the five proposals enabled, as in `celplane up`.
     #[must_use]
     pub fn all_proposals() -> Self {
         PROPOSALS.into_iter().fold(Self::default(), |features, gate| features.with(gate, true))
@@ -233,7 +233,7 @@ impl Features {
         self.enabled & gate.bit() != 0
     }
 
-    /// The same features, except for one.
+    /// The same features with one gate changed.
     #[must_use]
     pub const fn with(self, gate: Gate, enabled: bool) -> Self {
         let enabled = if enabled { self.enabled | gate.bit() } else { self.enabled & !gate.bit() };
@@ -317,7 +317,7 @@ fn parse_flag(flag: &str) -> Result<Vec<(&str, bool)>, FeatureError> {
 }
 
 impl fmt::Display for Features {
-    /// As the flag would be written.
+    /// Formats the features as a flag value.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut names: Vec<_> = GATES.iter().map(|spec| (spec.name, self.enabled(spec.gate))).collect();
         names.sort_unstable();
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_override_whatever_their_order() {
+    fn flags_override_in_any_order() {
         let features = Features::none().with_flag("TaintTolerationCEL=false, AllAlpha=true,").unwrap();
         assert!(!features.enabled(Gate::TaintTolerationCEL));
         assert!(features.enabled(Gate::CRDAdditionalPrinterColumnCEL));

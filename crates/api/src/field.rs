@@ -13,7 +13,7 @@ pub use path::Path;
 use crate::go_text::{format_float, quote};
 use crate::json::{self, Object, Value};
 
-/// What is wrong with a field.
+/// Kind of an error in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
 pub enum ErrorType {
@@ -51,7 +51,7 @@ impl ErrorType {
         }
     }
 
-    /// The words that a message starts with.
+    /// Prefix of the message.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -130,13 +130,13 @@ impl fmt::Display for BadValue {
 /// One error at one field. It prints as `FIELD: WORDS: VALUE: DETAIL`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Error {
-    /// What is wrong.
+    /// Kind of the error.
     pub error_type: ErrorType,
     /// The path of the field.
     pub field: String,
     /// The value there.
     pub bad_value: BadValue,
-    /// What would be right.
+    /// The rule that the value breaks.
     pub detail: String,
 }
 
@@ -150,6 +150,16 @@ impl Error {
         detail: impl Into<String>,
     ) -> Self {
         Self { error_type, field: at.to_string(), bad_value: bad_value.into(), detail: detail.into() }
+    }
+
+    /// Bytes that the error takes, about.
+    fn size(&self) -> usize {
+        let value = match &self.bad_value {
+            BadValue::Omitted => 0,
+            BadValue::Value(value) => value_size(value),
+            BadValue::Rendered(text) => text.len(),
+        };
+        [self.field.len(), self.detail.len(), value].into_iter().fold(ERROR_BYTES, usize::saturating_add)
     }
 
     /// The message without the field.
@@ -186,17 +196,33 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Errors in the order in which they were found.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// Bytes of errors that a list holds; the first error is held whatever its length, further ones are dropped.
+///
+/// Without this limit, a long path or value that many errors repeat yields a message that is many times the object.
+const ERROR_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes that an error takes besides its texts.
+const ERROR_BYTES: usize = 64;
+
+/// Errors in the order in which they were found, as many as fit.
+#[derive(Debug, Clone, Default)]
 pub struct Errors {
     list: Vec<Error>,
+    /// Bytes of the list, counted when errors are added.
+    bytes: usize,
+}
+
+impl PartialEq for Errors {
+    fn eq(&self, other: &Self) -> bool {
+        self.list == other.list
+    }
 }
 
 impl Errors {
     /// No errors yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { list: Vec::new() }
+        Self { list: Vec::new(), bytes: 0 }
     }
 
     /// Whether nothing is wrong.
@@ -205,7 +231,7 @@ impl Errors {
         self.list.is_empty()
     }
 
-    /// How many errors there are.
+    /// Number of errors.
     #[must_use]
     pub fn len(&self) -> usize {
         self.list.len()
@@ -221,14 +247,30 @@ impl Errors {
         self.list.iter_mut()
     }
 
-    /// Adds an error.
-    pub fn push(&mut self, error: Error) {
-        self.list.push(error);
+    /// Whether further errors are dropped. Loops whose errors have no effect any more can end.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.bytes >= ERROR_BYTES_MAX
     }
 
-    /// Adds the errors of another list behind these.
-    pub fn append(&mut self, mut other: Errors) {
-        self.list.append(&mut other.list);
+    /// Adds an error, unless the list is full.
+    pub fn push(&mut self, error: Error) {
+        if !self.is_full() {
+            self.bytes = self.bytes.saturating_add(error.size());
+            self.list.push(error);
+        }
+    }
+
+    /// Adds an error, which is put together only if it fits.
+    fn add(&mut self, error_type: ErrorType, at: Path<'_>, value: impl Into<BadValue>, detail: impl Into<String>) {
+        if !self.is_full() {
+            self.push(Error::new(error_type, &at, value, detail));
+        }
+    }
+
+    /// Adds the errors of another list behind these, as far as they fit.
+    pub fn append(&mut self, other: Errors) {
+        other.into_iter().for_each(|error| self.push(error));
     }
 
     /// Keeps the errors for which `keep` holds.
@@ -238,69 +280,69 @@ impl Errors {
 
     /// A malformed value.
     pub fn invalid(&mut self, at: Path<'_>, value: impl Into<BadValue>, detail: impl Into<String>) {
-        self.push(Error::new(ErrorType::Invalid, &at, value, detail));
+        self.add(ErrorType::Invalid, at, value, detail);
     }
 
     /// A missing value.
     pub fn required(&mut self, at: Path<'_>, detail: impl Into<String>) {
-        self.push(Error::new(ErrorType::Required, &at, "", detail));
+        self.add(ErrorType::Required, at, "", detail);
     }
 
     /// A value that is not allowed here and now.
     pub fn forbidden(&mut self, at: Path<'_>, detail: impl Into<String>) {
-        self.push(Error::new(ErrorType::Forbidden, &at, "", detail));
+        self.add(ErrorType::Forbidden, at, "", detail);
     }
 
     /// A value that occurs twice.
     pub fn duplicate(&mut self, at: Path<'_>, value: impl Into<BadValue>) {
-        self.push(Error::new(ErrorType::Duplicate, &at, value, ""));
+        self.add(ErrorType::Duplicate, at, value, "");
     }
 
     /// A value that names nothing.
     pub fn not_found(&mut self, at: Path<'_>, value: impl Into<BadValue>) {
-        self.push(Error::new(ErrorType::NotFound, &at, value, ""));
+        self.add(ErrorType::NotFound, at, value, "");
     }
 
     /// A value that is none of the known ones.
     pub fn not_supported(&mut self, at: Path<'_>, value: impl Into<BadValue>, supported: &[&str]) {
         let quoted: Vec<_> = supported.iter().map(|it| quote(it)).collect();
         let detail = if quoted.is_empty() { String::new() } else { format!("supported values: {}", quoted.join(", ")) };
-        self.push(Error::new(ErrorType::NotSupported, &at, value, detail));
+        self.add(ErrorType::NotSupported, at, value, detail);
     }
 
     /// A text of more than `max` bytes.
     pub fn too_long(&mut self, at: Path<'_>, max: usize) {
         let detail = format!("may not be more than {max} {}", plural(max, "byte"));
-        self.push(Error::new(ErrorType::TooLong, &at, "<value omitted>", detail));
+        self.add(ErrorType::TooLong, at, "<value omitted>", detail);
     }
 
     /// A text of more than `max` characters.
     pub fn too_long_characters(&mut self, at: Path<'_>, max: usize) {
         let detail = format!("may not be more than {max} {}", plural(max, "character"));
-        self.push(Error::new(ErrorType::TooLong, &at, "<value omitted>", detail));
+        self.add(ErrorType::TooLong, at, "<value omitted>", detail);
     }
 
     /// A text of fewer than `min` characters.
     pub fn too_short(&mut self, at: Path<'_>, value: impl Into<BadValue>, min: usize) {
         let detail = format!("must be at least {min} {}", plural(min, "character"));
-        self.push(Error::new(ErrorType::TooShort, &at, value, detail));
+        self.add(ErrorType::TooShort, at, value, detail);
     }
 
     /// A list of `actual` items, where `max` are allowed. Without `actual`, no number is shown.
     pub fn too_many(&mut self, at: Path<'_>, actual: Option<usize>, max: usize) {
         let detail = format!("must have at most {max} {}", plural(max, "item"));
         let actual = actual.map_or(BadValue::Omitted, |actual| i64::try_from(actual).unwrap_or(i64::MAX).into());
-        self.push(Error::new(ErrorType::TooMany, &at, actual, detail));
+        self.add(ErrorType::TooMany, at, actual, detail);
     }
 
     /// A value of the wrong type.
     pub fn type_invalid(&mut self, at: Path<'_>, value: impl Into<BadValue>, detail: impl Into<String>) {
-        self.push(Error::new(ErrorType::TypeInvalid, &at, value, detail));
+        self.add(ErrorType::TypeInvalid, at, value, detail);
     }
 
     /// A failure that is not the user's.
     pub fn internal(&mut self, at: Path<'_>, detail: impl Into<String>) {
-        self.push(Error::new(ErrorType::Internal, &at, BadValue::Omitted, detail));
+        self.add(ErrorType::Internal, at, BadValue::Omitted, detail);
     }
 
     /// All messages: one as it is, several distinct ones in brackets.
@@ -329,6 +371,21 @@ impl Errors {
     }
 }
 
+/// Bytes that a value takes, about.
+fn value_size(value: &Value) -> usize {
+    /// Bytes of a value besides its text.
+    const VALUE_BYTES: usize = 8;
+    match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(value_size).fold(VALUE_BYTES, usize::saturating_add),
+        Value::Object(fields) => {
+            let sizes = fields.iter().map(|(key, value)| key.len().saturating_add(value_size(value)));
+            sizes.fold(VALUE_BYTES, usize::saturating_add)
+        }
+        _ => VALUE_BYTES,
+    }
+}
+
 fn plural(count: usize, word: &str) -> String {
     if count == 1 { word.to_owned() } else { format!("{word}s") }
 }
@@ -353,6 +410,8 @@ impl<'a> IntoIterator for &'a Errors {
 
 impl FromIterator<Error> for Errors {
     fn from_iter<I: IntoIterator<Item = Error>>(errors: I) -> Self {
-        Self { list: errors.into_iter().collect() }
+        let mut list = Self::new();
+        errors.into_iter().for_each(|error| list.push(error));
+        list
     }
 }

@@ -10,7 +10,7 @@ pub struct FieldSelector {
     terms: Vec<Term>,
 }
 
-/// What one field must be, or must not be. A field that is not there counts as empty.
+/// A required or excluded value of one field. A missing field counts as empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Term {
     /// The field's name.
@@ -21,7 +21,7 @@ pub struct Term {
     pub value: String,
 }
 
-/// Why a text is not a field selector; the texts are Kubernetes'.
+/// A reason why a text is not a field selector; the texts are Kubernetes'.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FieldSelectorError {

@@ -7,6 +7,20 @@ use std::fmt::Write as _;
 
 use crate::json::Value;
 
+/// The name of a decoded value's type in Go's `%T`.
+#[must_use]
+pub fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "<nil>",
+        Value::Bool(_) => "bool",
+        Value::Int(_) => "int64",
+        Value::Float(_) => "float64",
+        Value::String(_) => "string",
+        Value::Array(_) => "[]interface {}",
+        Value::Object(_) => "map[string]interface {}",
+    }
+}
+
 /// `text` in double quotes as Go's `%q` writes it: printable Unicode stays, the rest is escaped.
 #[must_use]
 pub fn quote(text: &str) -> String {
@@ -51,7 +65,7 @@ pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return matches!(c, ' '..='~');
     }
-    // `str::escape_debug` escapes what is not printable; behind the first character it leaves marks alone.
+    // `str::escape_debug` escapes unprintable characters; behind the first character it leaves marks alone.
     let mut buffer = [b'a'; 5];
     let length = c.len_utf8().saturating_add(1);
     if let Some(tail) = buffer.get_mut(1..) {

@@ -16,7 +16,7 @@ pub enum IntOrString {
     String(Text),
 }
 
-/// Why a value cannot be scaled; the text is Kubernetes'.
+/// A value that cannot be scaled; the text is Kubernetes'.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid value for IntOrString: {0}")]
 pub struct ScaleError(String);
@@ -37,7 +37,7 @@ impl IntOrString {
     /// Decodes a value; null is 0.
     ///
     /// # Errors
-    /// Go's text for what is neither a 32-bit number nor a text.
+    /// Go's text for a value that is neither a 32-bit number nor a text.
     pub fn from_value(value: &Value) -> Result<Self, String> {
         let error = |value: &str| format!("json: cannot unmarshal {value} into Go value of type int32");
         match value {

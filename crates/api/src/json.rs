@@ -6,9 +6,12 @@
 //! Typed views are decoded from a value and encoded into one without text in between ([`from_value`], [`to_value`]).
 
 mod de;
+mod edit;
+mod lookup;
 mod number;
 mod object;
 mod parse;
+mod read;
 mod scan;
 mod ser;
 mod spans;
@@ -17,8 +20,10 @@ mod write;
 
 pub(crate) use de::NUMBER_TEXT;
 pub use de::from_value;
+pub use lookup::{Edited, Lookup};
 pub use number::Float;
 pub use object::Object;
+pub(crate) use parse::{COMPLAINT_BYTES_MAX, COMPLAINTS_MAX};
 pub use parse::{
     Document, Duplicate, MAX_DEPTH, SyntaxError, parse, parse_document, parse_prefix, parse_strict, parse_without,
 };
@@ -32,7 +37,7 @@ pub use write::{to_pretty_string, to_string, write_string, write_value};
 /// Short strings live in place, without an allocation.
 pub type Text = compact_str::CompactString;
 
-/// Why a value does not fit a Rust type, or the other way round.
+/// A JSON value does not fit a Rust type, or the other way round.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConvertError(pub(crate) String);
@@ -86,18 +91,6 @@ impl Value {
     /// The field `key`, to be changed.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.as_object_mut()?.get_mut(key)
-    }
-
-    /// Follows fields from object to object: `value.at(&["metadata", "name"])`.
-    #[must_use]
-    pub fn at(&self, path: &[&str]) -> Option<&Value> {
-        path.iter().try_fold(self, |value, key| value.get(key))
-    }
-
-    /// The string at the end of a path of fields.
-    #[must_use]
-    pub fn str_at(&self, path: &[&str]) -> Option<&str> {
-        self.at(path)?.as_str()
     }
 
     /// Whether this is `null`.
@@ -171,6 +164,18 @@ impl Value {
         }
     }
 
+    /// The object, to be changed; anything else becomes an empty object first.
+    pub fn make_object(&mut self) -> &mut Object {
+        if !matches!(self, Value::Object(_)) {
+            *self = Value::object();
+        }
+        match self {
+            Value::Object(fields) => fields,
+            #[expect(clippy::unreachable, reason = "the value has become an object above")]
+            _ => unreachable!("the value is an object"),
+        }
+    }
+
     /// The object, to be changed.
     pub fn as_object_mut(&mut self) -> Option<&mut Object> {
         match self {
@@ -185,7 +190,7 @@ impl Value {
         std::mem::take(self)
     }
 
-    /// What Go's decode errors call this kind of value.
+    /// Name of this kind of value in Go's decode errors.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

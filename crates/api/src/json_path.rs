@@ -20,12 +20,12 @@ pub struct JsonPath {
     allow_missing_keys: bool,
 }
 
-/// Why a path does not parse, or cannot be followed.
+/// A path that does not parse, or that cannot be evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PathError(String);
 
-/// What a path finds.
+/// An element of the result of a path.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Item<'a> {
     /// A part of the document.
@@ -40,7 +40,7 @@ pub enum Item<'a> {
     Bool(bool),
     /// A byte of a string, which `*` takes apart.
     Byte(u8),
-    /// What an empty range is evaluated against.
+    /// The subject of an empty range.
     Nothing,
 }
 
@@ -107,7 +107,7 @@ impl JsonPath {
         Ok(Self { nodes, allow_missing_keys: true })
     }
 
-    /// The same path, and whether a missing field is an error.
+    /// Sets whether a missing field is allowed.
     #[must_use]
     pub fn allow_missing_keys(mut self, allow: bool) -> Self {
         self.allow_missing_keys = allow;

@@ -1,7 +1,7 @@
 //! Label selectors: `a in (b,c),!d,e!=f`.
 //!
-//! A selector is parsed once and asked often; asking does not allocate. Grammar, errors and canonical text follow
-//! Kubernetes' `apimachinery/pkg/labels`.
+//! A selector is parsed once and matched often; matching does not allocate. Grammar, errors and canonical text
+//! follow Kubernetes' `apimachinery/pkg/labels`.
 
 mod parse;
 
@@ -21,18 +21,18 @@ pub struct Selector {
     requirements: Vec<Requirement>,
 }
 
-/// What one label must be.
+/// A condition on one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
     /// The label.
     pub key: Text,
-    /// How it is compared.
+    /// Comparison operator.
     pub operator: Operator,
-    /// With what.
+    /// Values to compare with.
     pub values: Vec<Text>,
 }
 
-/// How a label is compared.
+/// Comparison operator of a requirement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Operator {
@@ -47,7 +47,7 @@ pub enum Operator {
     LessThan,
 }
 
-/// Why a selector is not valid; the text is Kubernetes'.
+/// Invalid selector; the text is Kubernetes'.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(String);

@@ -1,3 +1,3 @@
-//! What all objects share.
+//! Types common to all objects.
 
 pub mod v1;

@@ -1,7 +1,8 @@
 //! The shapes of names: DNS labels and subdomains, label keys and values, ports, headers, variables.
 //!
-//! Each check gives every complaint, with Kubernetes' text; none means the name is fine. The CEL format library, label
-//! selectors and validation all ask here. Follows `apimachinery/pkg/util/validation` and `pkg/api/validate/content`.
+//! Each check returns all errors, with Kubernetes' texts; an empty list means that the name is valid. The CEL
+//! format library, label selectors and validation share these checks. Follows
+//! `apimachinery/pkg/util/validation` and `pkg/api/validate/content`.
 
 /// Every complaint about a name.
 pub type Complaints = Vec<String>;
@@ -15,7 +16,17 @@ const LABEL_KEY_RULE: &str =
 /// A lower-case DNS label of at most 63 characters.
 #[must_use]
 pub fn dns1123_label(name: &str) -> Complaints {
-    let mut complaints = too_long(name, 63, "characters");
+    dns_label(name, "characters")
+}
+
+/// DNS label check in the form of declarative validation, which counts bytes.
+#[must_use]
+pub fn short_name(name: &str) -> Complaints {
+    dns_label(name, "bytes")
+}
+
+fn dns_label(name: &str, unit: &str) -> Complaints {
+    let mut complaints = too_long(name, 63, unit);
     if !is_dns_label(name) {
         complaints.push(if is_dns_subdomain(name) {
             "must not contain dots".to_owned()
@@ -36,7 +47,7 @@ pub fn dns1123_subdomain(name: &str) -> Complaints {
     dns_subdomain(name, "characters")
 }
 
-/// The same as declared rules say it, which count bytes.
+/// DNS subdomain check in the form of declarative validation, which counts bytes.
 #[must_use]
 pub fn long_name(name: &str) -> Complaints {
     dns_subdomain(name, "bytes")
@@ -68,9 +79,9 @@ pub fn dns1035_label(name: &str) -> Complaints {
     complaints
 }
 
-/// What a generated name may start with: a trailing dash counts as the start of what is generated.
+/// Checks the prefix of a generated name: a trailing dash counts as the start of the generated part.
 #[must_use]
-pub fn as_prefix(check: fn(&str) -> Complaints, prefix: &str) -> Complaints {
+pub fn as_prefix(check: impl Fn(&str) -> Complaints, prefix: &str) -> Complaints {
     match prefix.strip_suffix('-').filter(|rest| !rest.is_empty()) {
         Some(rest) => {
             let mut masked: String = rest.chars().collect();
@@ -229,7 +240,7 @@ pub fn port_name(name: &str) -> Complaints {
     complaints
 }
 
-/// A name that can stand in the path of a URL.
+/// Checks a name that is part of a URL path.
 #[must_use]
 pub fn path_segment(name: &str) -> Complaints {
     if matches!(name, "." | "..") {

@@ -17,14 +17,14 @@ use std::str::FromStr;
 use amount::Scaled;
 use decimal::Decimal;
 
-/// Why a text is not a quantity; the messages are Kubernetes'.
+/// A reason why a text is not a quantity; the messages are Kubernetes'.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
     /// The text does not look like a number with a suffix.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Format,
-    /// The number cannot be read, or its exponent is beyond what this implementation holds.
+    /// The number is invalid, or its exponent exceeds the range of this implementation.
     #[error("unable to parse numeric part of quantity")]
     Numeric,
     /// The suffix is none of the known ones.
@@ -185,7 +185,7 @@ impl Quantity {
         }
     }
 
-    /// Rounds away from zero to a multiple of 10^`scale`; tells whether nothing was lost.
+    /// Rounds away from zero to a multiple of 10^`scale`; returns whether the result is exact.
     pub fn round_up(&mut self, scale: i32) -> bool {
         match &mut self.amount {
             Amount::Scaled(scaled) => {
@@ -207,7 +207,7 @@ impl Quantity {
         }
     }
 
-    /// Adds `other`. Zero takes over the notation of what is added to it.
+    /// Adds `other`. Zero takes over the notation of the other quantity.
     pub fn add(&mut self, other: &Quantity) {
         self.written = None;
         if self.is_zero() {
@@ -222,7 +222,7 @@ impl Quantity {
         self.amount = Amount::Decimal(Box::new(sum));
     }
 
-    /// Subtracts `other`. Zero takes over the notation of what is subtracted from it.
+    /// Subtracts `other`. Zero takes over the notation of the other quantity.
     pub fn sub(&mut self, other: &Quantity) {
         self.written = None;
         if self.is_zero() {
@@ -330,7 +330,7 @@ impl crate::shared::Alike for Quantity {
         self.written.hash(hasher);
     }
 
-    /// Also held and printed alike.
+    /// Whether the representation and the printed form are equal, too.
     fn is_alike(&self, other: &Self) -> bool {
         let is_held_alike = match (&self.amount, &other.amount) {
             (Amount::Scaled(left), Amount::Scaled(right)) => left.value == right.value && left.scale == right.scale,

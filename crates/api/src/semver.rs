@@ -32,10 +32,32 @@ struct Suffix {
     build: Box<str>,
 }
 
-/// Why a text is not a version. The message is what users see.
+/// Invalid version. Users see the message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(String);
+
+impl ParseError {
+    /// The message for the field that holds `text`: it names no number that `text` does not contain, and no function
+    /// of the reference.
+    #[must_use]
+    pub fn as_written(&self, text: &str) -> String {
+        let message = self.0.as_str();
+        if let Some(rest) = message.strip_prefix("strconv.ParseUint: parsing ") {
+            return match rest.split_once(": ") {
+                Some((number, "value out of range")) => format!("number {number} is out of range"),
+                _ => "a number is missing".to_owned(),
+            };
+        }
+        match message.split_once(" number \"0") {
+            // The zero was put in front when the version was completed.
+            Some((before, number)) if !text.contains(&format!("0{}", number.trim_end_matches('"'))) => {
+                format!("{before} number \"{number}")
+            }
+            _ => message.to_owned(),
+        }
+    }
+}
 
 /// One of the three numbers, perhaps with a zero that normalization puts in front.
 #[derive(Clone, Copy)]
@@ -270,7 +292,7 @@ fn compare_pre_releases(left: &str, right: &str) -> Ordering {
         // A release comes after its pre-releases.
         return left.is_empty().cmp(&right.is_empty());
     }
-    // A longer list of identifiers comes after its own beginning, which is what comparing iterators does.
+    // A longer list of identifiers follows its own prefix, as when comparing iterators.
     left.split('.').map(Identifier).cmp(right.split('.').map(Identifier))
 }
 

@@ -6,18 +6,21 @@
 
 mod alike;
 
+use locks::Mutex;
 use std::any::Any;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
+
+use crate::hash::Mixer;
 
 pub use alike::Alike;
 
-/// How many parts are known before it is looked for those that nobody uses any more.
+/// Number of known parts above which unused ones are removed.
 const SWEEP_MIN: usize = 64;
 
-/// What can be a part of several objects.
+/// A value that several objects can share.
 pub trait Part: Alike + Clone + Default + PartialEq + Send + Sync + 'static {
     /// The part that has nothing in it.
     fn nothing() -> &'static Self;
@@ -96,7 +99,7 @@ impl<T: Part> Alike for Shared<T> {
     }
 }
 
-/// All parts that are in use, to find one that is alike.
+/// All parts in use, for finding an identical one.
 #[derive(Default)]
 pub struct Pool(Mutex<Parts>);
 
@@ -107,15 +110,15 @@ impl std::fmt::Debug for Pool {
 }
 
 impl Pool {
-    /// Replaces the parts of an object by those of earlier ones that are alike.
+    /// Replaces the parts of an object by identical ones of earlier objects.
     pub fn share(&self, object: &mut impl Alike) {
-        object.share(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        object.share(&mut self.0.lock());
     }
 
-    /// How many parts are known, some of them perhaps no longer used.
+    /// Number of known parts, possibly including unused ones.
     #[must_use]
     pub fn known(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).known.len()
+        self.0.lock().known.len()
     }
 }
 
@@ -133,51 +136,6 @@ impl Default for Parts {
     }
 }
 
-/// A fast hash: who makes parts collide gets them not shared, and nothing else.
-#[derive(Default)]
-struct Mixer(u64);
-
-impl Mixer {
-    fn mix(&mut self, word: u64) {
-        let product = u128::from(self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 = (product as u64) ^ ((product >> 64) as u64);
-    }
-}
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            self.mix(u64::from_le_bytes(*word));
-        }
-        match bytes.last_chunk::<8>() {
-            _ if rest.is_empty() => {}
-            Some(last) => self.mix(u64::from_le_bytes(*last)),
-            None => self.mix(rest.iter().fold(0, |word, byte| (word << 8) | u64::from(*byte))),
-        }
-    }
-
-    fn write_u8(&mut self, number: u8) {
-        self.mix(u64::from(number));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.mix(u64::from(number));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.mix(number);
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.mix(number as u64);
-    }
-}
-
 impl Parts {
     fn share<T: Part>(&mut self, shared: &mut Shared<T>) {
         let Some(part) = &mut shared.0 else { return };
@@ -189,7 +147,7 @@ impl Parts {
             *part = known;
             return;
         }
-        // What is inside is shared only now: most often the whole is known.
+        // Inner parts are shared only now: most often the whole part is known.
         if let Some(inside) = Arc::get_mut(part) {
             inside.share(self);
         }

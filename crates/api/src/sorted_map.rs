@@ -37,7 +37,7 @@ impl<K, V> SortedMap<K, V> {
         Self { entries: Vec::new() }
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -79,7 +79,7 @@ impl<K, V> SortedMap<K, V> {
         self.entries.clear();
     }
 
-    /// Where the entry of a key is, or would be.
+    /// Returns the index of a key's entry, or the index at which to insert it.
     fn find<Q: Ord + ?Sized>(&self, key: &Q) -> Result<usize, usize>
     where
         K: Borrow<Q>,
@@ -127,7 +127,7 @@ impl<K, V> SortedMap<K, V> {
 impl<K: Ord, V> SortedMap<K, V> {
     /// Sets the value of a key; gives back the one it had.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
-        // What comes in order goes to the end.
+        // Entries in sorted order are appended.
         let at = match self.entries.last() {
             Some((last, _)) if *last >= key => self.find(&key),
             _ => Err(self.entries.len()),
@@ -264,7 +264,7 @@ where
             }
 
             fn visit_map<A: serde::de::MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
-                /// What is said about the size is not believed beyond this.
+                /// Maximum capacity to reserve: a size hint from the input is not trusted beyond this.
                 const ROOM_MAX: usize = 64;
                 let room = access.size_hint().unwrap_or(0).min(ROOM_MAX);
                 let mut map = SortedMap { entries: Vec::with_capacity(room) };

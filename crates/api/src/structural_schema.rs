@@ -1,7 +1,7 @@
 //! OpenAPI v3 schemas of custom resources, as data.
 //!
-//! The fields of `apiextensions.k8s.io/v1` `JSONSchemaProps`, all `x-kubernetes-*` ones included, and what they say
-//! about a value. Which schemas are structural, and which objects fit, is decided elsewhere.
+//! The fields of `apiextensions.k8s.io/v1` `JSONSchemaProps`, including all `x-kubernetes-*` ones, and their
+//! interpretation. Structural checks and validation of objects are implemented elsewhere.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -149,7 +149,7 @@ pub enum Kind {
     Unspecified,
 }
 
-/// How a list is merged, and what may repeat in it.
+/// Merge strategy of a list, and its rule for duplicates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ListType {
     /// Replaced as a whole.
@@ -170,7 +170,7 @@ impl Schema {
         crate::json::from_value(value)
     }
 
-    /// The type, where it is one that OpenAPI knows.
+    /// The type, if it is an OpenAPI type.
     #[must_use]
     pub fn kind(&self) -> Option<Kind> {
         Some(match self.type_name.as_str() {
@@ -215,7 +215,7 @@ impl Schema {
         self.required.iter().any(|name| name == field)
     }
 
-    /// How the list is merged; the default is atomic.
+    /// Merge strategy of the list; the default is atomic.
     #[must_use]
     pub fn list_type(&self) -> ListType {
         match self.x_list_type.as_deref() {
@@ -308,7 +308,7 @@ impl<'de> Deserialize<'de> for SchemaOrBool {
     }
 }
 
-/// A field that is there counts, even if it is null.
+/// A present field counts, even if it is null.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
 }

@@ -14,7 +14,7 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-/// Which of the two forms a field has.
+/// The two text forms of a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// `2006-01-02T15:04:05Z07:00`; a fraction is read and dropped when written.
@@ -23,7 +23,7 @@ pub enum Layout {
     Micros,
 }
 
-/// Why a text is not a time; the text is Go's.
+/// Invalid time; the text is Go's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseError(String);
@@ -71,7 +71,7 @@ impl Timestamp {
         format!("{}.{micros:06}Z", seconds.trim_end_matches('Z'))
     }
 
-    /// The time that lies `span` later.
+    /// The time `span` later.
     #[must_use]
     pub fn plus(self, span: std::time::Duration) -> Self {
         let nanos = self.nanos.saturating_add(span.subsec_nanos());
@@ -80,7 +80,7 @@ impl Timestamp {
         Self { seconds: self.seconds.saturating_add(seconds).saturating_add(carry), nanos }
     }
 
-    /// How long it is until `later`; nothing if that has passed.
+    /// Time until `later`; zero if that has passed.
     #[must_use]
     pub fn until(self, later: Self) -> std::time::Duration {
         let since = |time: Self| {
@@ -284,7 +284,7 @@ fn parse_digits(text: &str) -> Option<i64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Go's `time` package quotes in its own way: bytes that are not ASCII are escaped one by one.
+/// Quotes as Go's `time` package does: non-ASCII bytes are escaped one by one.
 fn quote(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

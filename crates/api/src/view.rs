@@ -1,4 +1,4 @@
-//! How typed views are declared.
+//! Declaration of typed views.
 //!
 //! A view names the fields that a component reads, in the order of the type; what it does not name is not decoded. It
 //! is read leniently (missing and null mean the default) and written without defaults. Whole objects are kept as JSON.
@@ -46,8 +46,8 @@ macro_rules! alike {
     };
 }
 
-/// As [`view!`], for one struct with fields that are declared as `shared` in place of `pub`: they are in `part`, a struct of
-/// the second name.
+/// Like [`view!`], for one struct with fields that are declared as `shared` instead of `pub`: they are in
+/// `part`, a struct of the second name.
 macro_rules! sharing_view {
     ($(#[$meta:meta])* pub struct $name:ident shares $part:ident { $($fields:tt)* }) => {
         crate::view::sharing_view! { @sort { $(#[$meta])* $name $part } own {} shared {} all {} $($fields)* }
@@ -123,7 +123,7 @@ macro_rules! sharing_view {
 
             #[derive(serde::Serialize)]
             #[serde(rename_all = "camelCase")]
-            struct Written<'a> {
+            struct WrittenView<'a> {
                 $(
                     #[serde(skip_serializing_if = "crate::view::is_default_at")]
                     $(#[$field_meta])*
@@ -141,14 +141,14 @@ macro_rules! sharing_view {
 
             impl serde::Serialize for $name {
                 fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                    Written { $($field: &self.$field,)* }.serialize(serializer)
+                    WrittenView { $($field: &self.$field,)* }.serialize(serializer)
                 }
             }
         };
     };
 }
 
-/// As [`view!`], for objects: with `apiVersion`, `kind` and `metadata` in front.
+/// Like [`view!`], for objects: with `apiVersion`, `kind` and `metadata` in front.
 macro_rules! object {
     ($($(#[$meta:meta])* pub struct $name:ident ($group:literal, $version:literal) { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* })*) => {
         $(
@@ -185,7 +185,7 @@ macro_rules! object {
 
 pub(crate) use {alike, object, sharing_view, view};
 
-/// As [`is_default`], for a field that is borrowed.
+/// Like [`is_default`], for a borrowed field.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference to the field")]
 pub(crate) fn is_default_at<T: Default + PartialEq>(value: &&T) -> bool {
     is_default(*value)

@@ -1,8 +1,9 @@
-//! As much of X.509 as names need: PEM, DER, the subject of a certificate and of a request for one.
+//! The part of X.509 that is needed for names: PEM, DER, the subject of a certificate and of a certificate
+//! request.
 //!
-//! Nothing is verified here. What is not clear is not read: a name that is guessed may be someone else's. [`request`]
-//! reads a whole request, [`certificate`] a certificate, [`key`] a public key, [`issuer`] what the certificate of an
-//! authority says.
+//! Nothing is verified here. Ambiguous input is rejected: a guessed name may belong to another user.
+//! [`request`] reads a whole request, [`certificate`] a certificate, [`key`] a public key, [`issuer`] the
+//! certificate of an authority.
 
 pub mod certificate;
 pub mod issuer;
@@ -15,11 +16,11 @@ use crate::time::Timestamp;
 pub const BOOLEAN: u8 = 0x01;
 /// A number.
 pub const INTEGER: u8 = 0x02;
-/// Bits, after a byte that says how many of the last one do not count.
+/// Bits, after a byte with the number of unused bits in the last byte.
 pub const BIT_STRING: u8 = 0x03;
 /// Bytes.
 pub const OCTET_STRING: u8 = 0x04;
-/// What something is.
+/// Object identifier.
 pub const OBJECT_IDENTIFIER: u8 = 0x06;
 /// A sequence of elements.
 pub const SEQUENCE: u8 = 0x30;
@@ -43,29 +44,29 @@ const ADDRESS: u8 = 0x87;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// What a subject says.
+/// Names in a subject.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Names {
     /// The name; the last one if there are several.
     pub common_name: String,
     /// The organizations, which Kubernetes takes for groups.
     pub organizations: Vec<String>,
-    /// What tells users of one name apart.
+    /// Unique identifiers, which distinguish users of the same name.
     pub uids: Vec<String>,
 }
 
 /// A block of a PEM file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PemBlock {
-    /// What it says to be, `CERTIFICATE`.
+    /// Type of the block, such as `CERTIFICATE`.
     pub kind: String,
-    /// Whether lines of `key: value` stand before its content.
+    /// Whether lines of `key: value` precede its content.
     pub has_headers: bool,
-    /// Its content.
+    /// Decoded content.
     pub bytes: Vec<u8>,
 }
 
-/// The blocks of a PEM file; what is not a block is left out, as Go's `encoding/pem` does.
+/// The blocks of a PEM file; other text is ignored, as in Go's `encoding/pem`.
 #[must_use]
 pub fn pem_blocks(text: &str) -> Vec<PemBlock> {
     let mut blocks = Vec::new();
@@ -95,7 +96,7 @@ pub fn pem_blocks(text: &str) -> Vec<PemBlock> {
     blocks
 }
 
-/// Tag and content of the first element, and what follows it.
+/// Tag and content of the first element, and the rest.
 #[must_use]
 pub fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
@@ -112,20 +113,20 @@ pub fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, after))
 }
 
-/// Whom a certificate names; none if that cannot be read.
+/// Returns the subject of a certificate; `None` if it cannot be read.
 #[must_use]
 pub fn certificate_subject(certificate: &[u8]) -> Option<Names> {
     read_names(before_subject(certificate)?)
 }
 
-/// The first element with its tag and length, and what follows it.
+/// The first element with its tag and length, and the rest.
 #[must_use]
 pub fn split_element(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (_, _, after) = element(bytes)?;
     bytes.split_at_checked(bytes.len().checked_sub(after.len())?)
 }
 
-/// Whom a request for a certificate (PKCS #10) names; none if that cannot be read.
+/// Returns the subject of a certificate request (PKCS #10); `None` if it cannot be read.
 #[must_use]
 pub fn request_subject(request: &[u8]) -> Option<Names> {
     request::Outline::read(request).and_then(|outline| read_names(outline.subject))
@@ -155,7 +156,7 @@ pub fn addresses(certificate: &[u8]) -> Option<Vec<&[u8]>> {
     Some(found)
 }
 
-/// When a certificate ends, as `YYYYMMDDhhmmssZ`; none if it cannot be read.
+/// Returns the end of a certificate's validity as `YYYYMMDDhhmmssZ`; `None` if it cannot be read.
 #[must_use]
 pub fn not_after(certificate: &[u8]) -> Option<String> {
     let (SEQUENCE, validity, _) = element(after_parts(certificate, 3)?)? else { return None };
@@ -183,10 +184,11 @@ fn moment(text: &str) -> Option<Timestamp> {
     Timestamp::parse(&text).ok()
 }
 
-/// What an extension of a certificate holds, if it has that.
+/// Returns the value of a certificate's extension: the outer `None` if the certificate cannot be read, the
+/// inner one if the extension is absent.
 fn extension<'a>(certificate: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]>> {
     let mut rest = before_subject(certificate)?;
-    // Subject and key come before what is optional.
+    // Subject and key precede the optional parts.
     for _ in 0..2 {
         let (SEQUENCE, _, after) = element(rest)? else { return None };
         rest = after;
@@ -209,16 +211,17 @@ fn extension<'a>(certificate: &'a [u8], wanted: &[u8]) -> Option<Option<&'a [u8]
     Some(None)
 }
 
-/// What of a certificate starts with its subject.
+/// Returns the part of a certificate that starts with its subject.
 fn before_subject(certificate: &[u8]) -> Option<&[u8]> {
     after_parts(certificate, 4)
 }
 
-/// What of a certificate follows its first parts: serial number, signature algorithm, issuer, validity.
+/// Returns the part of a certificate after its first fields: serial number, signature algorithm, issuer,
+/// validity.
 fn after_parts(certificate: &[u8], count: usize) -> Option<&[u8]> {
     let (SEQUENCE, certificate, _) = element(certificate)? else { return None };
     let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
-    // A version, which is optional, stands before all of them.
+    // An optional version precedes all of them.
     if rest.first() == Some(&VERSION) {
         rest = element(rest)?.2;
     }

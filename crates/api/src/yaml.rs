@@ -16,11 +16,17 @@ use crate::json::{
     Document, Duplicate, MAX_DEPTH, Object, Spans, SyntaxError, Text, Value, parse_document, parse_prefix,
 };
 
-/// How many values aliases may add to one document.
-const MAX_ALIASED_VALUES: usize = 1_000_000;
+/// Bytes that anchors and aliases may add to a short text; to a longer one they may add its own length.
+///
+/// The limit applies to all documents of a text together: many small documents must not exceed the limit of
+/// one.
+const EXPANSION_BYTES: usize = 4 << 20;
 
-/// Reads a file of manifests: YAML documents, or JSON objects one after another. Empty documents are left out.
-/// What stands before an error is given as well.
+/// Bytes that a value takes besides its text: the value itself and its place in the text.
+const VALUE_BYTES: usize = 64;
+
+/// Reads a file of manifests: YAML documents, or a sequence of JSON objects. Empty documents are skipped.
+/// Documents before an error are returned as well.
 #[must_use]
 pub fn parse_manifests(text: &str) -> (Vec<Document>, Option<SyntaxError>) {
     if text.trim_start().starts_with('{')
@@ -31,10 +37,17 @@ pub fn parse_manifests(text: &str) -> (Vec<Document>, Option<SyntaxError>) {
     parse_documents(text)
 }
 
-/// Reads YAML documents. Empty ones are left out; what stands before an error is given as well.
+/// Reads YAML documents. Empty ones are skipped; documents before an error are returned as well.
 #[must_use]
 pub fn parse_documents(text: &str) -> (Vec<Document>, Option<SyntaxError>) {
-    let mut reader = Reader::new(text);
+    parse_documents_while(text, &|| true)
+}
+
+/// Like [`parse_documents`], but ends with an error when `is_wanted`, which is called periodically, returns
+/// false.
+#[must_use]
+pub fn parse_documents_while(text: &str, is_wanted: &dyn Fn() -> bool) -> (Vec<Document>, Option<SyntaxError>) {
+    let mut reader = Reader::new(text, is_wanted);
     let mut documents = Vec::new();
     loop {
         match reader.document() {
@@ -43,6 +56,19 @@ pub fn parse_documents(text: &str) -> (Vec<Document>, Option<SyntaxError>) {
             Ok(None) => return (documents, None),
             Err(error) => return (documents, Some(error)),
         }
+    }
+}
+
+/// Reads one YAML document that has neither anchors nor aliases, so that the value is not larger than its text.
+///
+/// # Errors
+/// The first syntax error, an anchor, or a second document.
+pub fn parse_without_aliases(text: &str) -> Result<Document, SyntaxError> {
+    let mut reader = Reader { expansion_max: 0, ..Reader::new(text, &|| true) };
+    let Some(document) = reader.document()? else { return Ok(Document::default()) };
+    match reader.document()? {
+        None => Ok(document),
+        Some(second) => Err(error("expected one document", second.spans.offset)),
     }
 }
 
@@ -78,25 +104,37 @@ struct Reader<'a> {
     /// Byte offsets of all characters, needed only if some take several bytes.
     byte_offsets: Option<Vec<usize>>,
     length: usize,
-    anchors: HashMap<usize, (Value, Spans, usize)>,
-    aliased: usize,
+    anchors: HashMap<usize, Node>,
+    /// Bytes that were copied for anchors and aliases so far, in all documents.
+    copied: usize,
+    /// The limit of such bytes.
+    expansion_max: usize,
     duplicates: Vec<Duplicate>,
     path: Vec<String>,
+    is_wanted: &'a dyn Fn() -> bool,
+    /// Number of values read, which determines the calls of `is_wanted`.
+    read: usize,
 }
 
-/// A value, where it stands, and how many values it consists of.
+/// Number of values between two calls of `is_wanted`.
+const ASK_EVERY: usize = 4096;
+
+/// A value, its place in the text, and the bytes that a copy takes.
 type Node = (Value, Spans, usize);
 
 impl<'a> Reader<'a> {
-    fn new(text: &'a str) -> Self {
+    fn new(text: &'a str, is_wanted: &'a dyn Fn() -> bool) -> Self {
         Self {
             events: Parser::new_from_str(text),
             byte_offsets: (!text.is_ascii()).then(|| text.char_indices().map(|(offset, _)| offset).collect()),
             length: text.len(),
             anchors: HashMap::new(),
-            aliased: 0,
+            copied: 0,
+            expansion_max: text.len().max(EXPANSION_BYTES),
             duplicates: Vec::new(),
             path: Vec::new(),
+            is_wanted,
+            read: 0,
         }
     }
 
@@ -108,6 +146,10 @@ impl<'a> Reader<'a> {
     }
 
     fn next(&mut self) -> Result<Option<(Event<'a>, usize)>, SyntaxError> {
+        self.read = self.read.wrapping_add(1);
+        if self.read.is_multiple_of(ASK_EVERY) && !(self.is_wanted)() {
+            return Err(error("reading was interrupted", 0));
+        }
         match self.events.next() {
             None => Ok(None),
             Some(Ok((event, span))) => Ok(Some((event, self.start(span)))),
@@ -120,14 +162,16 @@ impl<'a> Reader<'a> {
     }
 
     fn scan_error(&self, error: &ScanError) -> SyntaxError {
-        let message = format!("yaml: line {}: {}", error.marker().line(), error.info());
+        let line = error.marker().line();
+        // Go's parser omits the first line.
+        let place = if line > 1 { format!("line {line}: ") } else { String::new() };
+        let message = format!("yaml: {place}{}", error.info());
         SyntaxError { message, offset: self.offset(error.marker()) }
     }
 
     /// The next document, or `None` at the end.
     fn document(&mut self) -> Result<Option<Document>, SyntaxError> {
         self.anchors.clear();
-        self.aliased = 0;
         while let Some((event, offset)) = self.next()? {
             match event {
                 Event::StreamEnd => return Ok(None),
@@ -152,33 +196,45 @@ impl<'a> Reader<'a> {
                 let plain = style == ScalarStyle::Plain;
                 let tag = tag.as_ref().map(|tag| format!("{}{}", tag.handle, tag.suffix));
                 let value = scalar::resolve(&text, plain, tag.as_deref()).map_err(|message| error(&message, offset))?;
-                (anchor, (value, leaf(offset), 1))
+                let size = VALUE_BYTES.saturating_add(text.len());
+                (anchor, (value, leaf(offset), size))
             }
             Event::SequenceStart(anchor, _) => (anchor, self.sequence(offset, depth)?),
             Event::MappingStart(anchor, _) => (anchor, self.mapping(offset, depth)?),
             _ => return Err(error("did not find expected node content", offset)),
         };
         if anchor != 0 {
+            // Anchors inside anchors copy the innermost value once for each level.
+            self.charge(node.2, offset)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
     }
 
     fn alias(&mut self, anchor: usize, offset: usize) -> Result<Node, SyntaxError> {
+        let Some(size) = self.anchors.get(&anchor).map(|(_, _, size)| *size) else {
+            return Err(error("anchor contains itself", offset));
+        };
+        self.charge(size, offset)?;
         let Some((value, spans, size)) = self.anchors.get(&anchor).cloned() else {
             return Err(error("anchor contains itself", offset));
         };
-        self.aliased = self.aliased.saturating_add(size);
-        if self.aliased > MAX_ALIASED_VALUES {
+        Ok((value, Spans { offset, value_offset: offset, ..spans }, size))
+    }
+
+    /// Counts a copy before it is made.
+    fn charge(&mut self, bytes: usize, offset: usize) -> Result<(), SyntaxError> {
+        self.copied = self.copied.saturating_add(bytes);
+        if self.copied > self.expansion_max {
             return Err(error("document contains excessive aliasing", offset));
         }
-        Ok((value, Spans { offset, value_offset: offset, ..spans }, size))
+        Ok(())
     }
 
     fn sequence(&mut self, offset: usize, depth: usize) -> Result<Node, SyntaxError> {
         let mut items = Vec::new();
         let mut spans = leaf(offset);
-        let mut size = 1_usize;
+        let mut size = VALUE_BYTES;
         loop {
             let (event, at) = self.next()?.ok_or_else(|| error("unexpected end of stream", offset))?;
             if event == Event::SequenceEnd {
@@ -195,7 +251,7 @@ impl<'a> Reader<'a> {
 
     fn mapping(&mut self, offset: usize, depth: usize) -> Result<Node, SyntaxError> {
         let mut fields = Fields::default();
-        let mut size = 1_usize;
+        let mut size = VALUE_BYTES;
         loop {
             let (event, key_offset) = self.next()?.ok_or_else(|| error("unexpected end of stream", offset))?;
             if event == Event::MappingEnd {
@@ -209,10 +265,10 @@ impl<'a> Reader<'a> {
             self.path.push(key.to_string());
             let (value, span, value_size) = self.node(event, at, depth.saturating_add(1))?;
             if !is_merge && fields.index.contains_key(&key) {
-                self.duplicates.push(Duplicate { path: render_path(&self.path), offset: key_offset });
+                Duplicate::note(&mut self.duplicates, key_offset, || render_path(&self.path));
             }
             self.path.pop();
-            size = size.saturating_add(value_size);
+            size = size.saturating_add(value_size).saturating_add(key.len());
             if is_merge {
                 merge(&mut fields, value, span).map_err(|message| error(message, at))?;
             } else {
@@ -247,7 +303,7 @@ impl Fields {
     }
 }
 
-/// Takes over what `<<` refers to: a mapping, or several of which earlier ones win.
+/// Merges the target of `<<`: a mapping, or several of which earlier ones win.
 fn merge(fields: &mut Fields, value: Value, spans: Spans) -> Result<(), &'static str> {
     match value {
         Value::Object(object) => merge_object(fields, object, spans),
@@ -299,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_mean_what_yaml_1_1_says() {
+    fn scalars_follow_yaml_1_1() {
         check("[y, Yes, on, TRUE, n, no, Off, false]", "[true,true,true,true,false,false,false,false]");
         check("['yes', \"on\", !!str yes, yEs]", r#"["yes","on","yes","yEs"]"#);
         check("[~, null, Null, NULL, ]", "[null,null,null,null]");
@@ -350,6 +406,58 @@ mod tests {
         }
         let (_, error) = parse_documents(&text);
         assert_eq!(error.unwrap().message, "yaml: document contains excessive aliasing");
+    }
+
+    #[track_caller]
+    fn check_expansion(text: &str, is_read: bool) {
+        let (_, error) = parse_documents(text);
+        let refusal = error.map(|error| error.message);
+        let expected = (!is_read).then(|| "yaml: document contains excessive aliasing".to_owned());
+        assert_eq!(refusal, expected);
+    }
+
+    #[test]
+    fn long_text_is_not_copied_by_every_alias() {
+        let long = "x".repeat(1 << 20);
+        check_expansion(&format!("a: &a {long}\nb: [*a, *a]"), true);
+        check_expansion(&format!("a: &a {long}\nb: [{}]", vec!["*a"; 600].join(",")), false);
+        check_expansion(&format!("a: &a {{{long}: 1}}\nb: [{}]", vec!["*a"; 600].join(",")), false);
+    }
+
+    #[test]
+    fn reading_can_be_interrupted() {
+        let text = format!("[{}]", vec!["a"; 10_000].join(","));
+        let asked = std::cell::Cell::new(0);
+        let (documents, error) = parse_documents_while(&text, &|| {
+            asked.set(asked.get() + 1);
+            asked.get() < 2
+        });
+        assert_eq!((documents.len(), error.unwrap().message), (0, "yaml: reading was interrupted".to_owned()));
+    }
+
+    #[test]
+    fn nested_anchors_are_counted() {
+        let levels: String = (0..100).map(|level| format!("&a{level} [")).collect();
+        check_expansion(&format!("{levels}{}{}", "x".repeat(100_000), "]".repeat(100)), false);
+        check_expansion(&format!("{levels}x{}", "]".repeat(100)), true);
+    }
+
+    #[test]
+    fn many_documents_share_one_limit() {
+        let document = format!("a: &a {}\nb: [{}]\n---\n", "x".repeat(3000), vec!["*a"; 1000].join(","));
+        check_expansion(&document, true);
+        check_expansion(&document.repeat(3), false);
+    }
+
+    #[test]
+    fn duplicates_at_long_paths_are_bounded() {
+        // Keys of YAML have at most 1,024 characters.
+        let key = "k".repeat(1000);
+        let text = format!("{key}: {{{key}: {{{}}}}}", vec!["a: 1"; 5000].join(","));
+        let (documents, error) = parse_documents(&text);
+        assert_eq!(error, None);
+        let bytes: usize = documents[0].duplicates.iter().map(|it| it.path.len()).sum();
+        assert!((10_000..100_000).contains(&bytes), "{bytes}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Objects take the form that the reference gives them, and are refused with its words.
+//! Objects are converted to the form of the reference, and rejected with its texts.
 
 use api::json::{self, Object, Text, Value};
 use api::types;
@@ -8,7 +8,7 @@ fn type_of(object: &Value) -> Option<&'static types::Type> {
 }
 
 #[test]
-fn what_the_server_returned_is_in_normal_form() {
+fn server_responses_are_in_normal_form() {
     let mut compared = 0;
     for line in include_str!("data/normal_forms.jsonl").lines() {
         let object = json::parse(line.as_bytes()).unwrap();
@@ -37,7 +37,7 @@ fn normal_form_does_not_depend_on_the_order_of_the_text() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_words_of_go() {
+fn mismatches_are_rejected_with_texts_of_go() {
     for line in include_str!("data/decode.jsonl").lines() {
         let case = json::parse(line.as_bytes()).unwrap();
         let object = case.get("object").unwrap();

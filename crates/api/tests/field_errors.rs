@@ -10,7 +10,7 @@ fn bodies_and_messages_equal_the_recorded_ones() {
         let case = json::parse(line.as_bytes()).unwrap();
         let mut errors = Errors::new();
         for recorded in case.get("errors").and_then(Value::as_array).unwrap() {
-            let text = |name: &str| recorded.str_at(&[name]).unwrap_or_default();
+            let text = |name: &str| recorded.text(name);
             let error_type = ErrorType::from_reason(text("type")).unwrap();
             let bad_value = match recorded.get("badValue") {
                 Some(value) => BadValue::Value(value.clone()),
@@ -30,7 +30,8 @@ fn bodies_and_messages_equal_the_recorded_ones() {
     assert!(compared > 300, "{compared}");
 }
 
-/// What is recorded without a value showed a compound one, or none: take it from the body, and print it again.
+/// If the record has no value, the error showed a compound one or none: takes it from the body and prints it
+/// again.
 fn compound_value(error_type: ErrorType, body: &str, detail: &str) -> BadValue {
     let rest = body.strip_prefix(error_type.words()).unwrap();
     let rest = if detail.is_empty() { rest } else { rest.strip_suffix(detail).unwrap().strip_suffix(": ").unwrap() };
@@ -81,4 +82,22 @@ fn equal_messages_are_shown_once_but_all_are_causes() {
     assert_eq!(errors.invalid_message("Pod", "p"), "Pod \"p\" is invalid: a: Required value");
     let cause = api::json!({"reason": "FieldValueRequired", "message": "Required value", "field": "a"});
     assert_eq!(errors.causes(), [cause.clone(), cause]);
+}
+
+/// A few long keys around many wrong values must not yield a message that is many times the object.
+#[test]
+fn errors_at_long_paths_are_bounded() {
+    let key = "k".repeat(100_000);
+    let at = Path::new("spec");
+    let at = at.key(&key);
+    let mut errors = Errors::new();
+    for index in 0..10_000 {
+        errors.invalid(at.index(index), key.as_str(), "must be short");
+    }
+    assert!((1..10).contains(&errors.len()), "{}", errors.len());
+    let mut more = Errors::new();
+    more.required(Path::new("metadata"), "");
+    more.append(errors.clone());
+    assert!(more.len() <= errors.len() + 1);
+    assert!(more.message().len() < 2_000_000);
 }

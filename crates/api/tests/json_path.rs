@@ -1,9 +1,9 @@
-//! Paths of printer columns find what the reference implementation finds, on its recorded tables.
+//! Paths of printer columns agree with the reference implementation, on its recorded tables.
 
 use api::json::{self, Value};
 use api::json_path::{Item, JsonPath};
 
-/// What the cell of a column shows, for the types that need no clock.
+/// Content of a column's cell, for the types that need no clock.
 fn cell(path: &JsonPath, column_type: &str, object: &Value) -> Option<Value> {
     let item = path.find_first(object);
     if column_type == "date" {
@@ -34,7 +34,7 @@ fn same(actual: &Value, expected: &Value) -> bool {
 }
 
 #[test]
-fn columns_find_what_kubernetes_finds() {
+fn columns_agree_with_kubernetes() {
     let mut compared = 0;
     for line in include_str!("data/custom_tables.jsonl").lines() {
         let case = json::parse(line.as_bytes()).unwrap();
@@ -43,7 +43,7 @@ fn columns_find_what_kubernetes_finds() {
         let mut paths = Vec::new();
         let mut failed = false;
         for column in columns {
-            let text = column.str_at(&["jsonPath"]).unwrap_or_default();
+            let text = column.text("jsonPath");
             match JsonPath::parse_column(text) {
                 Ok(path) => paths.push((path, column.str_at(&["type"]).unwrap())),
                 Err(_) => {

@@ -11,6 +11,9 @@
     reason = "tests"
 )]
 
+// The short name of the crate in the rest of the workspace.
+extern crate celplane_api as api;
+
 mod decode;
 mod field_errors;
 mod json_path;

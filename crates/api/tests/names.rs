@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::scalars::scalar_cases;
 
-/// The kinds of names that are more than text: the server's tests ask what it makes of them.
+/// Kinds of names with more rules than a format: the server's tests check them.
 const ASKED_OF_THE_SERVER: [&str; 3] = ["domainPrefixedPath", "fieldManager", "fqdn"];
 
 fn rule(kind: &str) -> Option<fn(&str) -> Complaints> {

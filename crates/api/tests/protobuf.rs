@@ -69,7 +69,7 @@ fn text_of_another_form_is_not_written() {
 }
 
 #[test]
-fn what_kubectl_sent_is_read_without_loss() {
+fn kubectl_messages_are_read_without_loss() {
     let mut compared = 0;
     for row in recorded() {
         let Some(sent) = row.str_at(&["sent"]) else { continue };
@@ -148,7 +148,7 @@ fn sample(kind: types::Kind, go_type: &str, depth: usize) -> Value {
         },
         Kind::Map(inner) => json!({"k": (sample(*inner, go_type, depth)), "": (sample(*inner, go_type, depth))}),
         Kind::Struct(it) => {
-            // Schemas stand in each other.
+            // Schemas are recursive.
             let fields = it.fields.iter().filter(|field| depth < 7 || field.kind.struct_type().is_none());
             let fields = fields.filter(|field| {
                 let deep = matches!(field.kind, Kind::SchemaOrBool | Kind::SchemaOrList);

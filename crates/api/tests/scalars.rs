@@ -270,7 +270,7 @@ fn huge_exponents_stay_cheap() {
     assert_eq!(Quantity::parse("12345678901234567890e-999999").unwrap().to_string(), "1e-9");
 }
 
-/// The recorded JSON in our own type, which knows how a number was written.
+/// The recorded JSON in our own type, which preserves the notation of numbers.
 fn own_json(function: &str) -> Vec<(api::json::Value, api::json::Value, String)> {
     let lines = include_str!("data/scalars.jsonl").lines();
     let cases = lines.map(|line| (api::json::parse(line.as_bytes()).unwrap(), line));

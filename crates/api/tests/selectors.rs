@@ -96,7 +96,7 @@ fn names_have_their_shapes() {
         if case.str_at(&["input", "fn"]) != Some("name") {
             continue;
         }
-        let arguments = case.at(&["input", "args"]).and_then(Value::as_array).unwrap();
+        let arguments = case.array_at(&["input", "args"]).unwrap();
         let (kind, name) = (arguments[0].as_str().unwrap(), arguments[1].as_str().unwrap());
         let complaints = match kind {
             "cIdentifier" => names::c_identifier(name),

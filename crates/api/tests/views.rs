@@ -5,11 +5,11 @@ use api::meta::v1::Object;
 use api::types::{self, Kind};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-/// Decodes anything from the table of types: each struct is asked for its fields, each of which must exist.
+/// Decodes values by the table of types: requests every field of each struct, all of which must exist.
 #[derive(Clone, Copy)]
 struct Probe {
     kind: Kind,
-    /// Schemas hold schemas: the second level ends it.
+    /// Whether this is inside a schema: schemas are recursive, and the second level ends it.
     in_schema: bool,
 }
 

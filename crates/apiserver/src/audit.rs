@@ -1,17 +1,19 @@
-//! Who did what: events of `audit.k8s.io/v1` for the requests that a policy names, in a log.
+//! Audit log: events of `audit.k8s.io/v1` for the requests that a policy selects.
 //!
-//! [`policy`] says what is written, [`log`] writes it. A request that is handled carries its trail with it: whoever learns
-//! something about it, such as the user, tells it here. Follows Kubernetes' `endpoints/filters/audit.go`.
+//! [`policy`] decides what is written, [`log`] writes it. A request carries its trail while it is handled: each
+//! step adds its facts, such as the user, to it. Follows Kubernetes' `endpoints/filters/audit.go`.
 
 pub mod log;
 pub mod policy;
 
+use locks::Mutex;
 use std::cell::RefCell;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use ::clock::Clock;
 use api::json::{self, Object, Value};
 use bytes::Bytes;
 use http::HeaderMap;
@@ -20,13 +22,12 @@ use http::header::USER_AGENT;
 use self::log::Log;
 use self::policy::{Decision, Level, Policy, Stage};
 use crate::authorization;
-use crate::clock;
-use crate::http::answer::Answer;
-use crate::http::body::Body;
-use crate::http::heavy::Threads;
-use crate::http::payload;
-use crate::http::request::Target;
 use crate::identity::User;
+use crate::wire::answer::Answer;
+use crate::wire::body::Body;
+use crate::wire::heavy::Threads;
+use crate::wire::payload;
+use crate::wire::request::Target;
 
 /// The header that names a request.
 pub(crate) const AUDIT_ID: http::HeaderName = http::HeaderName::from_static("audit-id");
@@ -36,11 +37,11 @@ const USER_AGENT_BYTES_MAX: usize = 1024;
 /// To read a longer body takes a while.
 const LONG: usize = 64 << 10;
 
-/// Where a request comes from, in its extensions.
+/// Address of the client, in a request's extensions.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer(pub IpAddr);
 
-/// Writes what the policy wants.
+/// Writes the events that the policy selects.
 #[derive(Debug)]
 pub struct Audit {
     policy: Policy,
@@ -62,40 +63,72 @@ impl Audit {
 
 tokio::task_local! {
     static TRAIL: RefCell<Option<Trail>>;
+    static ANNOTATIONS: Annotations;
 }
 
-/// What is known of a request.
+/// The annotations that admission gives to a request, also while it is handled on another thread.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Annotations(Arc<Mutex<Object>>);
+
+impl Annotations {
+    /// Annotations of the current request; new ones, which are lost, without an audit log.
+    pub(crate) fn current() -> Self {
+        ANNOTATIONS.try_with(Clone::clone).unwrap_or_default()
+    }
+
+    /// Collects the annotations of some work.
+    pub(crate) async fn collect<T>(self, work: impl Future<Output = T>) -> T {
+        ANNOTATIONS.scope(self, work).await
+    }
+}
+
+/// Adds an annotation to the event of the request that is being handled. The first value of a key is kept.
+#[allow(dead_code, reason = "plugins that follow use all of it")]
+pub(crate) fn annotate(key: &str, value: &str) {
+    // An error means that there is no audit log.
+    let _ = ANNOTATIONS.try_with(|annotations| {
+        let mut annotations = annotations.0.lock();
+        if !annotations.contains_key(key) {
+            annotations.insert(key, value);
+        }
+    });
+}
+
+/// Facts about a request.
 struct Trail {
     audit: Arc<Audit>,
+    clock: Clock,
     path: String,
     verb: String,
     target: Option<Target>,
     received: String,
-    /// What of the event does not change.
+    /// The constant part of the event.
     event: Object,
     /// Known once the user is.
     decision: Option<Decision>,
     user: Option<User>,
     impersonated: Option<User>,
-    sent: Option<Sent>,
-    /// What was sent, once it is read.
+    sent: Option<RequestBody>,
+    /// The request's object, once it is read.
     object: Option<Value>,
-    /// Somebody else says when it is over.
+    annotations: Annotations,
+    /// Whether the end is reported separately.
     is_long_running: bool,
-    /// Everything is said.
+    /// Whether the last event was written.
     is_told: bool,
 }
 
 /// The body of a request.
 #[derive(Clone)]
-struct Sent {
+struct RequestBody {
     media: String,
     kind: String,
     body: Bytes,
 }
 
-impl Sent {
-    /// What it holds, by the reader that the request is handled with: a second reader could be told something else.
+impl RequestBody {
+    /// Parses the body with the reader that also handles the request: another reader could yield another
+    /// result.
     fn read(&self) -> Option<Value> {
         match self.media.as_str() {
             "application/apply-patch+yaml" => payload::read_as("application/yaml", &self.body, &self.kind),
@@ -107,7 +140,7 @@ impl Sent {
     }
 }
 
-/// Who goes away before the answer does not escape the log: what was asked for may have been done.
+/// Writes an event for a client that disconnects before the response: the requested change may have been made.
 impl Drop for Trail {
     fn drop(&mut self) {
         if self.is_told {
@@ -116,7 +149,7 @@ impl Drop for Trail {
         let mut status = Object::new();
         status.insert("status", "Failure");
         status.insert("message", "the client went away before it was answered; the request may have been carried out");
-        let ended = Ended { code: 500, status: Some(status), ..Ended::default() };
+        let ended = RequestResult { code: 500, status: Some(status), ..RequestResult::default() };
         self.object = self.sent.take().and_then(|sent| sent.read());
         if let Some(line) = self.line(Stage::ResponseComplete, Some(&ended)) {
             self.audit.log.write_later(line);
@@ -127,22 +160,24 @@ impl Drop for Trail {
 /// Handles a request with its trail; gives back the result and what became of the trail. Without an audit log nothing is kept.
 pub(crate) async fn follow<T>(
     audit: Option<&Arc<Audit>>,
+    clock: &Clock,
     parts: &http::request::Parts,
     verb: &str,
     target: Option<&Target>,
     work: Pin<&mut impl Future<Output = T>>,
 ) -> (T, Option<Followed>) {
     let Some(audit) = audit else { return (work.await, None) };
-    let trail = Trail::new(audit, parts, verb, target);
+    let trail = Trail::new(audit, clock, parts, verb, target);
+    let annotations = trail.annotations.clone();
     TRAIL
         .scope(RefCell::new(Some(trail)), async {
-            let result = work.await;
+            let result = annotations.collect(work).await;
             (result, TRAIL.with(RefCell::take).map(Followed))
         })
         .await
 }
 
-/// The user has shown who they are. The policy decides by that what is written.
+/// Records the authenticated user, by which the policy decides what is written.
 pub(crate) async fn authenticated(user: &User) {
     let received = TRAIL.try_with(|trail| {
         let mut trail = trail.borrow_mut();
@@ -166,7 +201,7 @@ pub(crate) fn impersonated(user: &User) {
     });
 }
 
-/// What was sent with the request, for a kind.
+/// Records the body of a request for a kind.
 pub(crate) fn received(headers: &HeaderMap, body: &Bytes, kind: &str) {
     let _ = TRAIL.try_with(|trail| {
         if let Some(trail) = trail.borrow_mut().as_mut()
@@ -174,7 +209,7 @@ pub(crate) fn received(headers: &HeaderMap, body: &Bytes, kind: &str) {
             && !body.is_empty()
         {
             let media = payload::media_type(headers).to_owned();
-            trail.sent = Some(Sent { media, kind: kind.to_owned(), body: body.clone() });
+            trail.sent = Some(RequestBody { media, kind: kind.to_owned(), body: body.clone() });
         }
     });
 }
@@ -186,16 +221,18 @@ pub(crate) fn long_running() -> Option<Completion> {
             let mut trail = trail.borrow_mut();
             let trail = trail.as_mut()?;
             trail.is_long_running = true;
-            let line = trail.line(Stage::ResponseComplete, Some(&Ended { code: 200, ..Ended::default() }))?;
-            Some(Completion { audit: trail.audit.clone(), line })
+            let line =
+                trail.line(Stage::ResponseComplete, Some(&RequestResult { code: 200, ..RequestResult::default() }))?;
+            Some(Completion { audit: trail.audit.clone(), clock: trail.clock.clone(), line })
         })
         .ok()
         .flatten()
 }
 
-/// Tells the log when a watch is over.
+/// Writes the end of a watch to the log.
 pub(crate) struct Completion {
     audit: Arc<Audit>,
+    clock: Clock,
     line: String,
 }
 
@@ -204,18 +241,18 @@ impl Drop for Completion {
         // The time is that of the end.
         let mut event = json::parse(self.line.as_bytes()).unwrap_or_default();
         if let Some(fields) = event.as_object_mut() {
-            fields.insert("stageTimestamp", clock::now_micros());
+            fields.insert("stageTimestamp", self.clock.now().to_micro_string());
         }
         self.audit.log.write_later(format!("{}\n", json::to_string(&event)));
     }
 }
 
-/// A request that has been handled.
+/// The audit trail of a request that has been handled, to which the result is added.
 pub(crate) struct Followed(Trail);
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Debug, Default)]
-struct Ended {
+struct RequestResult {
     code: u16,
     /// The `Status` of a refusal.
     status: Option<Object>,
@@ -224,7 +261,7 @@ struct Ended {
 }
 
 impl Followed {
-    /// Writes how the request ended. `decide` says whether the user may do this.
+    /// Writes the result of the request. `decide` returns whether the user is authorized.
     pub(crate) async fn answered(
         mut self,
         answer: &mut Answer,
@@ -234,7 +271,7 @@ impl Followed {
         let trail = &mut self.0;
         let is_known = trail.decision.is_some();
         if !is_known {
-            // Nobody: the policy decides about a user without a name.
+            // Without a user, the policy decides about one with an empty name.
             let nobody = User::default();
             let decision = trail.audit.policy.decide(&nobody, &trail.verb, &trail.path, trail.target.as_ref());
             trail.decision = Some(decision);
@@ -261,8 +298,8 @@ impl Followed {
         let document = body.and_then(|body| json::parse(&body).ok());
         let is_status = document.as_ref().is_some_and(|it| it.str_at(&["kind"]) == Some("Status"));
         let status = document.as_ref().filter(|_| is_status).and_then(Value::as_object).cloned();
-        let ended = Ended { code: answer.code, status, answer: document, decision };
-        // Kubernetes: who could not show who they are gets no further than this stage.
+        let ended = RequestResult { code: answer.code, status, answer: document, decision };
+        // Kubernetes: an unauthenticated request gets no further than this stage.
         let stage = match (is_known, trail.is_long_running) {
             (true, false) => Stage::ResponseComplete,
             _ => Stage::ResponseStarted,
@@ -293,7 +330,13 @@ async fn whole(answer: &mut Answer, threads: &Threads) -> Option<Bytes> {
 }
 
 impl Trail {
-    fn new(audit: &Arc<Audit>, parts: &http::request::Parts, verb: &str, target: Option<&Target>) -> Self {
+    fn new(
+        audit: &Arc<Audit>,
+        clock: &Clock,
+        parts: &http::request::Parts,
+        verb: &str,
+        target: Option<&Target>,
+    ) -> Self {
         let text = |name: http::HeaderName| {
             parts
                 .headers
@@ -317,23 +360,25 @@ impl Trail {
         }
         Self {
             audit: audit.clone(),
+            clock: clock.clone(),
             path: parts.uri.path().to_owned(),
             verb: verb.to_owned(),
             target: target.cloned(),
-            received: clock::now_micros(),
+            received: clock.now().to_micro_string(),
             event,
             decision: None,
             user: None,
             impersonated: None,
             sent: None,
             object: None,
+            annotations: Annotations::default(),
             is_long_running: false,
             is_told: false,
         }
     }
 
-    /// The event of a stage as a line; none if the policy does not want it.
-    fn line(&self, stage: Stage, ended: Option<&Ended>) -> Option<String> {
+    /// Returns the event of a stage as a line; `None` if the policy omits it.
+    fn line(&self, stage: Stage, ended: Option<&RequestResult>) -> Option<String> {
         let decision = self.decision.as_ref()?;
         if decision.level == Level::None || decision.omit_stages.contains(&stage) {
             return None;
@@ -364,12 +409,15 @@ impl Trail {
             self.add_end(&mut event, decision, ended);
         }
         event.insert("requestReceivedTimestamp", self.received.as_str());
-        event.insert("stageTimestamp", clock::now_micros());
+        event.insert("stageTimestamp", self.clock.now().to_micro_string());
+        let mut annotations = self.annotations.0.lock().clone();
         if let Some(authorized) = ended.and_then(|ended| ended.decision.as_ref()) {
-            let mut annotations = Object::new();
             let decision = if authorized.allowed { "allow" } else { "forbid" };
             annotations.insert("authorization.k8s.io/decision", decision);
             annotations.insert("authorization.k8s.io/reason", authorized.reason.as_str());
+        }
+        if !annotations.is_empty() {
+            annotations.sort();
             event.insert("annotations", annotations);
         }
         let mut line = json::to_string(&Value::Object(event));
@@ -377,7 +425,7 @@ impl Trail {
         Some(line)
     }
 
-    fn add_end(&self, event: &mut Object, decision: &Decision, ended: &Ended) {
+    fn add_end(&self, event: &mut Object, decision: &Decision, ended: &RequestResult) {
         let mut status = Object::new();
         status.insert("metadata", Object::new());
         for name in ["status", "message", "reason", "details"] {
@@ -456,7 +504,7 @@ fn shown_user(user: &User) -> Value {
     Value::Object(shown)
 }
 
-/// Leaves out `managedFields`, of objects and of those in lists, where the policy says so.
+/// Removes `managedFields` from objects and lists if the policy requires it.
 fn strip(object: &mut Value, decision: &Decision) {
     if !decision.omit_managed_fields {
         return;

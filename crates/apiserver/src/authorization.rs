@@ -1,45 +1,45 @@
-//! Who may do what: roles and bindings, as RBAC has them, and nodes.
+//! Authorization: RBAC roles and bindings, and nodes.
 //!
-//! Rules are read from the watch cache and kept, decoded, until roles or bindings change. Members of `system:masters` may
-//! do everything. Nobody is denied by one of the two that the other one allows.
+//! Rules are read from the watch cache and kept, decoded, until roles or bindings change. Members of
+//! `system:masters` may do everything. A request is allowed if one of the two authorizers allows it.
 
 mod aggregation;
+pub(crate) mod impersonation;
 pub(crate) mod node;
 mod roles;
 pub(crate) mod rules;
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use locks::{Mutex, RwLock};
+use std::sync::Arc;
 
 use api::go_text::quote;
+use api::well_known::GROUP_MASTERS;
 
 use self::node::Nodes;
 use self::roles::{Roles, Sources};
 pub use self::rules::Rule;
-use crate::http::request::Target;
-use crate::http::status::{Failure, Result};
 use crate::identity::User;
-use crate::storage::cache::Cache;
-
-/// Those who may do everything.
-const MASTERS: &str = "system:masters";
+use crate::wire::request::Target;
+use crate::wire::status::{Failure, Result};
+use cache::Cache;
 
 /// Decides about requests.
 pub struct Authorizer {
     nodes: Nodes,
     sources: Sources,
     roles: RwLock<Arc<Roles>>,
-    /// Held while roles are read anew, so that one request does it for all.
+    /// Held while roles are reloaded, so that one request does it for all.
     reading: Mutex<()>,
 }
 
-/// What is asked for.
+/// A request to authorize.
 #[derive(Debug, Clone, Copy)]
 pub enum Request<'a> {
-    /// Something done with a resource.
+    /// An action on a resource.
     Resource {
         /// The verb.
         verb: &'a str,
-        /// What it is done with.
+        /// The resource.
         target: &'a Target,
     },
     /// A path that is not a resource.
@@ -60,12 +60,12 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What reviews say about a request.
+/// Result of a review.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// Whether it would pass.
     pub allowed: bool,
-    /// Why, or why not; may be empty.
+    /// Reason of the decision; may be empty.
     pub reason: String,
 }
 
@@ -92,13 +92,13 @@ impl Authorizer {
     /// Whether a request would pass.
     #[must_use]
     pub fn allows(&self, user: &User, request: Request<'_>) -> bool {
-        user.is_in(MASTERS) || self.node_allows(user, &request) || self.roles().allow(user, &request)
+        user.is_in(GROUP_MASTERS) || self.node_allows(user, &request) || self.roles().allow(user, &request)
     }
 
-    /// What reviews say about a request.
+    /// Decides about a request, with a reason for reviews.
     #[must_use]
     pub fn decide(&self, user: &User, request: Request<'_>) -> Decision {
-        if user.is_in(MASTERS) {
+        if user.is_in(GROUP_MASTERS) {
             return Decision { allowed: true, reason: String::new() };
         }
         if self.node_allows(user, &request) {
@@ -110,7 +110,7 @@ impl Authorizer {
         }
     }
 
-    /// Everything that a user may do in a namespace by roles, and what of it could not be found out.
+    /// Returns the rules of a user in a namespace, and an error if they are incomplete.
     #[must_use]
     pub fn rules_of(&self, user: &User, namespace: &str) -> (Vec<Rule>, Option<String>) {
         let roles = self.roles();
@@ -126,16 +126,16 @@ impl Authorizer {
         (roles.rules_of(user, namespace), error)
     }
 
-    /// What rules would grant in a namespace beyond what a user holds there, as simple rules.
+    /// Returns the permissions of `granted` that a user lacks in a namespace, as simple rules.
     #[must_use]
     pub fn missing(&self, user: &User, namespace: &str, granted: &[Rule]) -> Vec<Rule> {
-        if user.is_in(MASTERS) {
+        if user.is_in(GROUP_MASTERS) {
             return Vec::new();
         }
         self.roles().missing(user, namespace, granted)
     }
 
-    /// Which of the roles that a user is bound to do not exist, in the words of a request about `resource`.
+    /// Describes missing roles that a user is bound to, for a request about `resource`.
     #[must_use]
     pub(crate) fn lost_roles(&self, user: &User, namespace: &str, resource: &str) -> Option<String> {
         lost(&self.roles(), user, namespace, |_| resource.to_owned())
@@ -160,23 +160,23 @@ impl Authorizer {
     }
 
     fn roles(&self) -> Arc<Roles> {
-        let current = || self.roles.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let current = || self.roles.read().clone();
         let known = current();
         if known.is_at(self.sources.versions()) {
             return known;
         }
-        let _reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let _reading = self.reading.lock();
         let (known, versions) = (current(), self.sources.versions());
         if known.is_at(versions) {
             return known;
         }
         let roles = Arc::new(Roles::read(&self.sources, versions, &known));
-        *self.roles.write().unwrap_or_else(PoisonError::into_inner) = roles.clone();
+        *self.roles.write() = roles.clone();
         roles
     }
 }
 
-/// Says that roles to which a user is bound do not exist.
+/// Describes missing roles that a user is bound to.
 fn lost(roles: &Roles, user: &User, namespace: &str, resource: impl Fn(&str) -> String) -> Option<String> {
     let mut texts: Vec<String> = Vec::new();
     for (kind, name) in roles.lost_roles(user, namespace) {

@@ -1,4 +1,4 @@
-//! The time of day.
+//! The machine's time of day, for HTTP dates and certificate files. Everything in objects uses [`::clock::Clock`].
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,15 +18,7 @@ pub(crate) fn http_date(time: Timestamp) -> String {
     format!("{}, {} {} {} {} GMT", named(&DAYS, day), part(8, 10), named(&MONTHS, month), part(0, 4), part(11, 19))
 }
 
-/// Now, to the microsecond, as `MicroTime` fields show it.
-#[must_use]
-pub(crate) fn now_micros() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
-    Timestamp { seconds, nanos: since.subsec_nanos() }.to_micro_string()
-}
-
-/// Now, in whole seconds.
+/// The machine's time in whole seconds.
 #[must_use]
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

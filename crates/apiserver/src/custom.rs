@@ -1,4 +1,4 @@
-//! Custom resources: what the definitions in the store ask for, served beside the table of built-in resources.
+//! Custom resources: the definitions in the store, served in addition to the table of built-in resources.
 //!
 //! A task follows the definitions (so that several servers on one store agree), decides about their names, and installs
 //! what is accepted as a new [`Snapshot`]; requests read the current one. What objects mean is in
@@ -6,35 +6,35 @@
 //!
 //! - [`rows`]: rows of resources, so that the verbs can treat them like built-in ones.
 //! - [`serving`]: one version of a definition: reading and writing its objects between stored and served form.
+//! - [`conversion`], [`converted`]: the same by a webhook: its calls, and what is shared of their results.
 //! - [`controller`]: names, conditions, and the end of a definition with its objects.
 //! - [`openapi`], [`tables`], [`metrics`]: what clients and operators see of it.
 
 mod controller;
+pub(crate) mod conversion;
+pub(crate) mod converted;
 pub(crate) mod metrics;
-mod openapi;
 pub(crate) mod rows;
 pub(crate) mod serving;
-pub(crate) mod tables;
 
+use locks::RwLock;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use api::json::{Object, Value};
-use bytes::Bytes;
+use api::json::Value;
 use registry::definition_status::compare_versions;
 use registry::expressions::Languages;
 use store::Revision;
 use tokio::sync::watch;
 
 pub(crate) use self::controller::{Controller, run};
+use self::conversion::{Conversions, WARMING_MAX};
 use self::serving::{Definition, Serving};
 use crate::resources::Resource;
-use crate::serving::discovery::hash;
-use crate::serving::openapi::operations::Operation;
-use crate::serving::openapi::v2;
+use crate::wire::shared::Shared;
 
-/// How long a request waits for definitions that were written before it.
+/// Time limit of a request for earlier definitions to take effect.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// All custom resources.
@@ -42,33 +42,52 @@ pub(crate) struct Customs {
     snapshot: RwLock<Arc<Snapshot>>,
     /// Definitions up to this revision have been dealt with.
     settled: watch::Sender<Revision>,
-    /// What expressions are written in.
+    /// CEL languages.
     pub(crate) languages: Arc<Languages>,
+    /// The way to conversion webhooks.
+    conversions: Option<Arc<Conversions>>,
 }
 
-/// What is served at one moment.
+/// The custom resources that are served at one moment.
 #[derive(Default)]
 pub(crate) struct Snapshot {
     /// INVARIANT: sorted by group and plural.
     definitions: Vec<Arc<Definition>>,
     /// Groups by name, with their versions, the preferred one first.
     groups: Vec<(String, Vec<String>)>,
-    openapi: OnceLock<Vec<Document>>,
-    /// The hash of the older document of everything, once it was asked for.
-    pub(crate) older_openapi: OnceLock<v2::Edition>,
+    /// Paths and hashes of the OpenAPI documents of all groups and versions, built on first use.
+    pub(crate) openapi: OnceLock<Vec<Document>>,
+    /// The hash of the OpenAPI v2 document, built on first use.
+    pub(crate) older_openapi: OnceLock<Edition>,
 }
 
-/// A document of OpenAPI: its path, its text, and the hash of that.
-pub(crate) type Document = (String, Bytes, String);
+/// A document of OpenAPI: its path, the hash of its text, and the text as long as it is sent.
+pub(crate) type Document = (String, String, Shared);
+
+/// The older OpenAPI document of everything: its hash, the time of its making, and its forms as long as they are sent.
+pub(crate) struct Edition {
+    pub(crate) etag: String,
+    pub(crate) made: String,
+    pub(crate) json: Shared,
+    pub(crate) protobuf: Shared,
+}
 
 impl Customs {
-    pub(crate) fn new() -> Self {
-        Self { snapshot: RwLock::default(), settled: watch::channel(0).0, languages: Arc::default() }
+    pub(crate) fn new(conversions: Option<Arc<Conversions>>) -> Self {
+        Self { snapshot: RwLock::default(), settled: watch::channel(0).0, languages: Arc::default(), conversions }
     }
 
-    /// What is served now.
+    /// Waits until nothing is converted in the background.
+    pub(crate) async fn warmed(&self) {
+        if let Some(conversions) = &self.conversions {
+            // An error means that the server has stopped.
+            let _ = conversions.warming.acquire_many(WARMING_MAX).await;
+        }
+    }
+
+    /// The custom resources that are served now.
     pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
-        self.snapshot.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.snapshot.read().clone()
     }
 
     /// The version of a definition that a row stands for.
@@ -78,7 +97,7 @@ impl Customs {
     }
 
     fn install(&self, snapshot: Snapshot) {
-        *self.snapshot.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        *self.snapshot.write() = Arc::new(snapshot);
     }
 
     /// Waits until the definitions up to a revision have been dealt with, or for a while.
@@ -129,26 +148,16 @@ impl Snapshot {
         self.definitions.get(at)?.served().find(|serving| serving.version() == version)
     }
 
-    /// What the older OpenAPI document has of each custom resource: definitions and operations.
-    pub(crate) fn older_definitions(&self) -> impl Iterator<Item = (Object, Vec<Operation>)> {
-        self.definitions.iter().flat_map(|definition| definition.served()).map(|serving| openapi::older(serving))
+    /// The versions of a definition that clients may use.
+    pub(crate) fn versions(&self, group: &str, plural: &str) -> Vec<Arc<Serving>> {
+        let at = self.definitions.binary_search_by(|it| it.key().cmp(&(group, plural)));
+        let found = at.ok().and_then(|at| self.definitions.get(at));
+        found.into_iter().flat_map(|it| it.served().cloned()).collect()
     }
 
-    /// The OpenAPI documents of all groups and versions.
-    pub(crate) fn openapi(&self) -> &[Document] {
-        self.openapi.get_or_init(|| {
-            let mut documents = Vec::new();
-            for (group, versions) in &self.groups {
-                for version in versions {
-                    let all = self.definitions.iter().flat_map(|definition| definition.served());
-                    let served = all.filter(|it| it.row().group == group && it.version() == version);
-                    let text = api::json::to_string(&openapi::document(group, version, served));
-                    let hash = hash(text.as_bytes());
-                    documents.push((format!("apis/{group}/{version}"), text.into(), hash));
-                }
-            }
-            documents
-        })
+    /// All versions of all definitions that are served.
+    pub(crate) fn served(&self) -> impl Iterator<Item = &Arc<Serving>> {
+        self.definitions.iter().flat_map(|definition| definition.served())
     }
 }
 
@@ -160,19 +169,27 @@ pub(crate) fn is_definition(resource: &Resource<'_>) -> bool {
     (resource.group, resource.plural) == DEFINITIONS
 }
 
-/// What those who apply a definition are told about its columns.
+/// Returns warnings about the columns of a definition.
 pub(crate) fn column_warnings(definition: &Value, languages: &Languages) -> Vec<String> {
     use registry::custom_resource::printer_columns::{Columns, ESTIMATE_WARNING};
-    let versions = definition.at(&["spec", "versions"]).and_then(Value::as_array).unwrap_or_default();
+    let versions = definition.list_at(&["spec", "versions"]);
     let mut warnings = Vec::new();
-    for version in versions {
+    for (at, version) in versions.iter().enumerate() {
         let (columns, _) = Columns::of_version(version, true, languages);
+        let given = version.get("additionalPrinterColumns").and_then(Value::as_array).unwrap_or_default();
         for column in columns.columns() {
+            // Errors and `celplane scan` write the path so, too.
+            let place = given.iter().position(|it| it.str_at(&["name"]) == Some(&column.name)).unwrap_or_default();
+            let path = format!("spec.versions[{at}].additionalPrinterColumns[{place}].expression");
+            if column.stays_empty() {
+                warnings.push(format!(
+                    "{path}: the column has type {}, but its expression is a string: its cells stay empty",
+                    column.column_type
+                ));
+            }
             let Some(cost) = column.estimated_cost().filter(|cost| *cost > ESTIMATE_WARNING) else { continue };
-            let name = version.str_at(&["name"]).unwrap_or_default();
             warnings.push(format!(
-                "spec.versions[{name}].additionalPrinterColumns[{}].expression: estimated cost {cost} exceeds {ESTIMATE_WARNING}; cells that cost more than 1000000 stay empty (try adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)",
-                column.name
+                "{path}: estimated cost {cost} exceeds {ESTIMATE_WARNING}; cells that cost more than 1000000 stay empty (try adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
             ));
         }
     }
@@ -183,7 +200,7 @@ pub(crate) fn column_warnings(definition: &Value, languages: &Languages) -> Vec<
 mod tests {
     use super::*;
 
-    /// A definition with names of its own.
+    /// A definition with distinct names.
     fn definition(number: usize) -> Value {
         let plural = format!("widgets{number}");
         let names = api::json!({
@@ -195,7 +212,7 @@ mod tests {
             "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
         });
         api::json!({
-            "metadata": {"name": (format!("widgets{number}.example.com"))},
+            "metadata": {"name": (format!("widgets{number}.example.com")), "creationTimestamp": "2000-01-01T00:00:00Z"},
             "spec": {"group": "example.com", "scope": "Namespaced", "names": (names.clone()), "versions": [version]},
             "status": {"acceptedNames": names}
         })
@@ -203,12 +220,16 @@ mod tests {
 
     #[test]
     fn nothing_stays_of_definitions_that_are_gone_or_changed() {
-        let customs = Customs::new();
+        let customs = Customs::new(None);
+        let compiler = serving::Compiler { allows_expressions: true, languages: &customs.languages, conversions: None };
         let mut before: Option<Arc<Definition>> = None;
         let mut held = Vec::new();
         for number in 0..3000 {
             let revision = u64::try_from(number + 1).unwrap();
-            let made = Definition::new(&definition(number), revision, (true, &customs.languages), before.as_deref());
+            let definition = definition(number);
+            let bytes = cache::stored::encode(&mut definition.clone()).unwrap();
+            let source = Arc::new(cache::stored::Served::new(&bytes, revision).unwrap());
+            let made = Definition::new(&definition, &source, revision, compiler, before.as_deref());
             let made = Arc::new(made);
             customs.install(Snapshot::new(vec![made.clone()]));
             let plural = format!("widgets{number}");

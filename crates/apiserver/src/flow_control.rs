@@ -1,4 +1,4 @@
-//! Fair flow control: which request runs now, which one waits, and which one is told to come back.
+//! Fair flow control: decides which requests run, wait, or are rejected with a retry.
 //!
 //! Kubernetes' API Priority and Fairness, configured by its FlowSchemas and PriorityLevelConfigurations. A request belongs
 //! to the first schema that matches it (`schemas`), takes as many seats of the schema's level as it is wide (`width`), and
@@ -14,9 +14,10 @@ mod schemas;
 mod shares;
 mod width;
 
+use locks::{Mutex, RwLock};
 use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
@@ -28,7 +29,7 @@ use self::objects::Configuration;
 use self::queues::{Arrival, Place, Queues, Refusal, Ticket};
 use self::schemas::Matcher;
 pub(crate) use self::schemas::{Request, verb_of};
-use crate::http::request::{Query, Target};
+use crate::wire::request::{Query, Target};
 
 /// Decides which requests run.
 pub(crate) struct FlowControl {
@@ -48,7 +49,7 @@ pub(crate) struct Schema {
     matcher: Matcher,
     level: Arc<Level>,
     metrics: OfSchema,
-    /// What responses say about their request.
+    /// UID in response headers.
     pub(crate) uid: HeaderValue,
     /// The same of the level.
     pub(crate) level_uid: HeaderValue,
@@ -64,8 +65,8 @@ struct Level {
 }
 
 impl Level {
-    fn queues(&self) -> std::sync::MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queues(&self) -> locks::MutexGuard<'_, Queues> {
+        self.queues.lock()
     }
 }
 
@@ -77,8 +78,8 @@ pub(crate) struct Seat {
     started: Instant,
 }
 
-/// A request that waits; what it has or waits for is given back when this is dropped.
-struct Waiting {
+/// A queued request. Dropping it removes it from its queue, or frees the seats that it got.
+struct QueuedRequest {
     schema: Arc<Schema>,
     place: Option<Place>,
     seats: u64,
@@ -99,13 +100,13 @@ impl FlowControl {
 
     /// The schema of a request. There is one for everybody.
     pub(crate) fn classify(&self, request: &Request<'_>) -> Option<Arc<Schema>> {
-        let schemas = self.schemas.read().unwrap_or_else(PoisonError::into_inner);
+        let schemas = self.schemas.read();
         let found = schemas.iter().find(|schema| schema.matcher.matches(request));
-        // Who is neither known nor unknown is treated as the last of all.
+        // A request that matches no schema is treated with the last one.
         found.or_else(|| schemas.last()).cloned()
     }
 
-    /// Takes seats for a request, after a while perhaps; none if it is to come back later.
+    /// Takes seats for a request, possibly after waiting; `None` if it is rejected with a retry.
     pub(crate) async fn seat(
         &self,
         schema: &Arc<Schema>,
@@ -141,7 +142,7 @@ impl FlowControl {
                 place
             }
         };
-        let mut waiting = Waiting::new(schema.clone(), place, seats);
+        let mut waiting = QueuedRequest::new(schema.clone(), place, seats);
         let ticket = tokio::time::timeout(self.wait_max, waiting.turn()).await;
         let waited = now().saturating_duration_since(arrived);
         let Some(ticket) = ticket.ok().flatten() else {
@@ -157,9 +158,9 @@ impl FlowControl {
         self.families.rejected(&schema.name, &schema.level.name, refusal.reason());
     }
 
-    /// Takes over a configuration. Levels that stay keep who runs and waits in them.
+    /// Applies a configuration. Existing levels keep their running and waiting requests.
     fn configure(&self, configuration: &Configuration, now: Instant) {
-        let mut levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut levels = self.levels.lock();
         let shares: Vec<_> = configuration.levels.iter().map(|it| it.shares).collect();
         let total = self.total_number();
         let seats = shares::nominal(total, &shares);
@@ -190,12 +191,12 @@ impl FlowControl {
         }
         schemas
             .sort_by(|left, right| (left.matcher.precedence, &left.name).cmp(&(right.matcher.precedence, &right.name)));
-        *self.schemas.write().unwrap_or_else(PoisonError::into_inner) = schemas.into();
+        *self.schemas.write() = schemas.into();
     }
 
     /// Lends the seats that levels do not need to those that do.
     fn adjust(&self, configuration: &Configuration, now: Instant) {
-        let levels = self.levels.lock().unwrap_or_else(PoisonError::into_inner);
+        let levels = self.levels.lock();
         self.share_out(&levels, configuration, now);
     }
 
@@ -261,7 +262,7 @@ impl Drop for Seat {
     }
 }
 
-impl Waiting {
+impl QueuedRequest {
     fn new(schema: Arc<Schema>, place: Place, seats: u64) -> Self {
         schema.metrics.in_queue.add(1);
         schema.metrics.seats_in_queue.add(i64::try_from(seats).unwrap_or(i64::MAX));
@@ -275,7 +276,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for QueuedRequest {
     fn drop(&mut self) {
         let metrics = &self.schema.metrics;
         metrics.in_queue.add(-1);
@@ -284,7 +285,7 @@ impl Drop for Waiting {
         let now = now();
         let mut queues = self.schema.level.queues();
         queues.give_up(now, &place);
-        // The turn may have come while nobody looked.
+        // The turn may have come in between.
         if let Ok(ticket) = place.ticket.try_recv() {
             queues.leave(now, ticket);
         }

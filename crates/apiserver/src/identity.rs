@@ -1,36 +1,39 @@
-//! Who asks: client certificates, bearer tokens, or nobody in particular.
+//! Authentication: client certificates, bearer tokens, or anonymous.
 //!
-//! A certificate's common name is the user and its organizations are the groups. Tokens are those of a table, which can
-//! be replaced while the server runs, and those of service accounts ([`keys`], [`jwt`]). Who may act as someone else is
-//! decided in `impersonation`; what a user may do, in [`authorization`](crate::authorization).
+//! A certificate's common name is the user and its organizations are the groups. Tokens come from a table,
+//! which can be replaced while the server runs, and from service accounts ([`keys`], [`jwt`]). Impersonation is
+//! implemented in `authorization::impersonation`; permissions in [`authorization`](crate::authorization).
 
+mod bootstrap_tokens;
 mod certificate;
-pub(crate) mod impersonation;
 pub mod jwt;
 pub mod keys;
 pub mod legacy_tokens;
 pub(crate) mod service_accounts;
 mod token_file;
 
+use locks::RwLock;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use ::clock::Clock;
 use api::json::{Object, Value};
+use api::well_known::{GROUP_AUTHENTICATED, GROUP_UNAUTHENTICATED, NAMESPACE_SYSTEM, USER_ANONYMOUS};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 pub use self::certificate::{UnreadableCertificate, subject};
 use self::service_accounts::{Refused, ServiceAccounts, Verified};
 pub use self::token_file::TokenFileError;
-use crate::clock;
+use crate::resources;
 
-/// Who asks.
+/// Identity of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct User {
     /// The name.
     pub name: String,
-    /// What tells two users of one name apart, may be empty.
+    /// Distinguishes two users of the same name; may be empty.
     pub uid: String,
     /// The groups, `system:authenticated` or `system:unauthenticated` last.
     pub groups: Vec<String>,
@@ -39,19 +42,19 @@ pub struct User {
 }
 
 impl User {
-    /// A user who has shown who they are.
+    /// An authenticated user.
     #[must_use]
     pub fn authenticated(name: impl Into<String>, groups: &[&str]) -> Self {
         let mut groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
-        groups.push("system:authenticated".to_owned());
+        groups.push(GROUP_AUTHENTICATED.to_owned());
         Self { name: name.into(), groups, ..Self::default() }
     }
 
-    /// One who has not.
+    /// An unauthenticated user.
     #[must_use]
     pub fn anonymous() -> Self {
-        let groups = vec!["system:unauthenticated".to_owned()];
-        Self { name: "system:anonymous".to_owned(), groups, ..Self::default() }
+        let groups = vec![GROUP_UNAUTHENTICATED.to_owned()];
+        Self { name: USER_ANONYMOUS.to_owned(), groups, ..Self::default() }
     }
 
     /// Whether the user is in a group.
@@ -76,10 +79,10 @@ impl User {
     }
 }
 
-/// Why a token is not accepted. Clients that use it are only told that they are not authorized.
+/// Reason to reject a token. Clients that use it receive only a 401.
 pub(crate) const INVALID_TOKEN: &str = "invalid bearer token";
 
-/// What who puts too many spaces before a token should know.
+/// Warning for a token with too many spaces before it.
 pub(crate) const SPACED_TOKEN: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
@@ -104,20 +107,39 @@ pub(crate) fn has_spaced_token(headers: &HeaderMap) -> bool {
     matches!(words.as_slice(), [scheme, "", _] if scheme.eq_ignore_ascii_case("bearer"))
 }
 
-/// Tells users apart.
+/// Authenticates clients.
 pub struct Authenticator {
     tokens: RwLock<Arc<HashMap<String, User>>>,
     pub(crate) service_accounts: ServiceAccounts,
+    /// Whether bootstrap tokens are accepted.
+    accepts_bootstrap_tokens: bool,
+    clock: Clock,
 }
 
 impl Authenticator {
-    pub(crate) fn new(tokens: HashMap<String, User>, service_accounts: ServiceAccounts) -> Self {
-        Self { tokens: RwLock::new(Arc::new(tokens)), service_accounts }
+    pub(crate) fn new(
+        tokens: HashMap<String, User>,
+        service_accounts: ServiceAccounts,
+        accepts_bootstrap_tokens: bool,
+        clock: Clock,
+    ) -> Self {
+        Self { tokens: RwLock::new(Arc::new(tokens)), service_accounts, accepts_bootstrap_tokens, clock }
+    }
+
+    /// The wanted audiences for which tokens of this server itself are good.
+    fn own_audiences(&self, wanted: &[String]) -> Vec<String> {
+        self.service_accounts.audiences().iter().filter(|it| wanted.contains(it)).cloned().collect()
+    }
+
+    fn bootstrap_user(&self, token: (&str, &str)) -> Option<User> {
+        let name = format!("{}{}", bootstrap_tokens::NAME_PREFIX, token.0);
+        let secret = self.service_accounts.object(resources::SECRETS, NAMESPACE_SYSTEM, &name)?;
+        bootstrap_tokens::user(&secret, token, self.clock.now_seconds())
     }
 
     /// Replaces the table of tokens.
     pub(crate) fn set_tokens(&self, tokens: HashMap<String, User>) {
-        *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(tokens);
+        *self.tokens.write() = Arc::new(tokens);
     }
 
     /// Reads lines of `token,user,uid,"group,group"`.
@@ -128,7 +150,7 @@ impl Authenticator {
         token_file::parse(text)
     }
 
-    /// Who sent a request. `certificate` is the user that the connection's certificate names.
+    /// Authenticates a request. `certificate` is the user of the connection's certificate.
     ///
     /// # Errors
     /// Why a token is not accepted. A header that cannot be read is not the same as none; one of another scheme is.
@@ -144,21 +166,29 @@ impl Authenticator {
         self.verify(token, self.service_accounts.audiences()).map(|verified| Cow::Owned(verified.user))
     }
 
-    /// Who a token is, and for which of the wanted audiences it is good.
+    /// Authenticates a token; returns the matching audiences of the wanted ones.
     ///
     /// # Errors
-    /// Why it is not accepted, as a review says it.
+    /// The reason of the rejection, as in a review.
     pub(crate) fn verify(&self, token: &str, wanted: &[String]) -> Result<Verified, Refused> {
-        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let tokens = self.tokens.read().clone();
         if let Some(user) = tokens.get(token) {
             // A token of the table is for the server itself.
-            let own = self.service_accounts.audiences().iter();
-            let audiences: Vec<String> = own.filter(|it| wanted.contains(it)).cloned().collect();
+            let audiences = self.own_audiences(wanted);
             if !audiences.is_empty() {
                 return Ok(Verified { user: user.clone(), audiences });
             }
         }
-        let verified = self.service_accounts.verify(token, wanted, clock::now())?;
+        if self.accepts_bootstrap_tokens
+            && let Some(token) = bootstrap_tokens::parse(token)
+        {
+            // The secret may have been created a moment ago.
+            let refused = || Refused { message: INVALID_TOKEN.to_owned(), by_objects: true };
+            let (user, audiences) = (self.bootstrap_user(token), self.own_audiences(wanted));
+            let user = user.filter(|_| !audiences.is_empty()).ok_or_else(refused)?;
+            return Ok(Verified { user, audiences });
+        }
+        let verified = self.service_accounts.verify(token, wanted, self.clock.now_seconds())?;
         verified.ok_or_else(|| Refused::for_good(INVALID_TOKEN))
     }
 }

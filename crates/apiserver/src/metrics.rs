@@ -1,4 +1,4 @@
-//! What the server counts, under Kubernetes' names.
+//! Metrics of the server, under Kubernetes' names.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,11 +23,11 @@ pub(crate) struct Metrics {
     watchers: Arc<Family<Gauge>>,
     dropped: Arc<Family<Counter>>,
     cut_off: Arc<Family<Counter>>,
-    /// Those of printer columns with expressions.
+    /// Metrics of printer columns with expressions.
     pub(crate) columns: ColumnMetrics,
 }
 
-/// What a request was, in the labels of metrics.
+/// Labels of a request in metrics.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Labels<'a> {
     /// `GET`, `LIST`, `WATCH`, …
@@ -128,7 +128,7 @@ impl Metrics {
         self.cut_off.with(&[group, resource]).increment();
     }
 
-    /// Where others put what they count.
+    /// Registry for the metrics of other components.
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
     }

@@ -1,8 +1,5 @@
-//! What happens to one object between decoding and the store: patches, apply, strategies of kinds.
+//! The changes of one object between decoding and the store: strategies of kinds, addresses of services, selectors.
 
-pub mod apply;
-pub mod field_selectors;
-pub(crate) mod metadata;
-pub mod patch;
+pub(crate) mod conversion;
 pub mod services;
 pub mod strategy;

@@ -4,26 +4,33 @@ use std::cell::RefCell;
 
 use ring::rand::{SecureRandom, SystemRandom};
 
-/// The system is asked for this many bytes at a time: every request has an identifier, and a call of the system costs more
-/// than all the rest of it.
+/// Number of bytes to request from the system at a time: every request has an identifier, and the system call
+/// would cost more than the rest of it.
 const POOL_BYTES: usize = 1024;
 
 thread_local! {
-    /// Bytes that nobody has been given yet.
+    /// Unused random bytes.
     static POOL: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Random bytes; zeros if the system has none. TLS has drawn from the same source before any request is served.
+/// Random bytes.
+///
+/// # Panics
+/// The system has none: identifiers would repeat. TLS has drawn from the same source before any request is served.
+#[expect(clippy::panic, reason = "a request that cannot have an identifier must not be served")]
 fn bytes<const N: usize>() -> [u8; N] {
     POOL.with_borrow_mut(|pool| {
         if pool.len() < N {
             pool.resize(POOL_BYTES.max(N), 0);
             if SystemRandom::new().fill(pool).is_err() {
                 pool.clear();
+                panic!("the system has no random bytes");
             }
         }
         let start = pool.len().saturating_sub(N);
-        let given = pool.get(start..).and_then(|rest| rest.try_into().ok()).unwrap_or([0; N]);
+        let Some(given) = pool.get(start..).and_then(|rest| rest.try_into().ok()) else {
+            panic!("the pool holds at least {N} bytes");
+        };
         pool.truncate(start);
         given
     })
@@ -31,8 +38,9 @@ fn bytes<const N: usize>() -> [u8; N] {
 
 /// A random identifier, RFC 4122 version 4.
 #[must_use]
+#[expect(clippy::expect_used, reason = "the text is digits and hyphens")]
 pub(crate) fn uid() -> String {
-    String::from_utf8(uid_text()).unwrap_or_default()
+    String::from_utf8(uid_text()).expect("ASCII")
 }
 
 /// The characters of a random identifier.
@@ -44,14 +52,14 @@ pub(crate) fn uid_text() -> Vec<u8> {
     [&first, b"-".as_slice(), a, b"-", b, b"-", c, b"-", d, &fourth].concat()
 }
 
-/// The digits of a number: each half of a byte becomes a byte of its own, and all become letters at once.
+/// The digits of a number: each half of a byte becomes a separate byte, and all become letters at once.
 fn hex_digits(number: u32) -> [u8; 8] {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     let mut halves = u64::from(number);
     for (shift, mask) in [(16, 0x0000_ffff_0000_ffff), (8, 0x00ff_00ff_00ff_00ff), (4, 0x0f0f_0f0f_0f0f_0f0f)] {
         halves = (halves | halves << shift) & mask;
     }
-    // Those above nine have a carry when six is added, and stand that much further on in the alphabet.
+    // Halves above nine carry when six is added, and are shifted by the offset of the letters.
     let letters = (halves.wrapping_add(ONES.wrapping_mul(6)) >> 4) & ONES;
     let distance = u64::from(b'a'.wrapping_sub(b'0').wrapping_sub(10));
     let digits = halves.wrapping_add(ONES.wrapping_mul(u64::from(b'0')));

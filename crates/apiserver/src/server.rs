@@ -3,31 +3,33 @@
 //! [`Server::handle`] is the whole way of one request and needs no network; [`listen`] puts TLS and connections in
 //! front of it.
 
+mod aggregated;
 mod backup;
-mod components;
 mod connections;
-mod kubelets;
 mod labels;
+mod life;
 mod linger;
 pub mod listen;
 mod non_resource_paths;
 mod openid;
-mod options;
-mod refusals;
+mod outgoing;
+mod resource_metrics;
+mod routes;
 mod routing;
 mod unread;
 mod write_timeout;
 
-pub use components::Failures;
-pub use kubelets::{Kubelets, Logs, LogsFailure};
+pub use crate::outbound::forward::Stream;
+pub use crate::state::{
+    Connecting, ContainerUsage, Failures, Faults, Follow, Kubelets, Logs, LogsFailure, Options, Refusal, Server,
+    StreamFailure, Streams, Usage,
+};
 pub(crate) use labels::verb_name;
-pub use options::Options;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Instant;
 
 use api::features::Gate;
 use bytes::Bytes;
@@ -37,38 +39,22 @@ use http::{Request, Response};
 use http_body::Body as _;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
-use store::Store;
-use tokio::sync::watch;
 use tracing::debug;
 
 use crate::audit;
-use crate::authorization::{self, Authorizer};
+use crate::authorization::{self, impersonation};
 use crate::custom::rows::Row;
-use crate::custom::{self, Customs};
-use crate::flow_control::{self, FlowControl};
-use crate::http::answer::Answer;
-use crate::http::body::Body;
-use crate::http::cbor;
-use crate::http::compression::compress;
-use crate::http::heavy::Threads;
-use crate::http::listing::Makers;
-use crate::http::negotiation;
-use crate::http::request::{Query, Route, Target, Verb, route};
-use crate::http::status::{Failure, Result};
-use crate::http::warnings;
-use crate::identity::keys::KeyRing;
-use crate::identity::service_accounts::ServiceAccounts;
-use crate::identity::{Authenticator, SPACED_TOKEN, User, has_spaced_token, impersonation};
-use crate::metrics::{Counted, Labels, Metrics};
-use crate::objects::strategy::Meaning;
+use crate::flow_control;
+use crate::identity::{SPACED_TOKEN, User, has_spaced_token};
+use crate::metrics::{Counted, Labels};
 use crate::resources::{self, Resource};
-use crate::serving::api_services;
-use crate::serving::bootstrap;
-use crate::serving::openapi::OpenApi;
-use crate::storage::cache::Cache;
-use crate::storage::{compaction, events, health};
-use crate::verbs::watch::memory::Memory;
 use crate::verbs::{self, Call};
+use crate::wire::answer::Answer;
+use crate::wire::body::Body;
+use crate::wire::compression::compress;
+use crate::wire::request::{Query, Route, Target, Verb, route};
+use crate::wire::status::{Failure, Result};
+use crate::wire::{cbor, deadline, negotiation, warnings};
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -76,36 +62,10 @@ type AnyError = Box<dyn std::error::Error + Send + Sync>;
 /// be compiled once more in every crate that awaits one, and for every kind of body.
 type RequestBody = UnsyncBoxBody<Bytes, std::io::Error>;
 
-/// What starting a server gives.
-type Started = std::result::Result<Arc<Server>, store::Error>;
-
-/// By which schema and at which level a request was handled: who sees these does not hold back by itself.
+/// Response headers naming the flow schema and priority level; client-go disables its own rate limit when it
+/// sees them.
 const FLOW_SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
-
-/// How long a refusal waits for the store.
-const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// The API server.
-pub struct Server {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) cache: Arc<Cache>,
-    pub(crate) authorizer: Authorizer,
-    pub(crate) meaning: Meaning,
-    pub(crate) customs: Arc<Customs>,
-    pub(crate) metrics: Metrics,
-    pub(crate) components: components::Components,
-    pub(crate) options: Options,
-    pub(crate) authenticator: Authenticator,
-    impersonation: impersonation::Memory,
-    refusals: refusals::Refusals,
-    openapi: OnceLock<OpenApi>,
-    flow: Arc<FlowControl>,
-    makers: Makers,
-    pub(crate) watch_memory: Arc<Memory>,
-    kubelets: OnceLock<Arc<dyn Kubelets>>,
-    stopping: watch::Sender<bool>,
-}
 
 /// A request that is being handled.
 struct Seat {
@@ -113,8 +73,8 @@ struct Seat {
     _counted: Counted,
 }
 
-/// What a request is about.
-struct Asked<'a> {
+/// A parsed request.
+struct ParsedRequest<'a> {
     query: &'a Query,
     target: Option<&'a Target>,
     labels: &'a Labels<'a>,
@@ -129,156 +89,7 @@ struct Flow<'a> {
     writes: bool,
 }
 
-/// Tells when the server stops.
-pub(crate) struct Stopping(watch::Receiver<bool>);
-
-impl Stopping {
-    /// Waits for that.
-    pub(crate) async fn stopped(&mut self) {
-        // An error means that the server is gone.
-        let _ = self.0.wait_for(|stopping| *stopping).await;
-    }
-}
-
 impl Server {
-    /// Starts a server on a store: fills the cache, and makes what every cluster has. Service account tokens are signed
-    /// with a key that nobody else knows.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub fn start(store: Arc<dyn Store>, options: Options) -> BoxFuture<'static, Started> {
-        Box::pin(async move {
-            let keys = KeyRing::generate().map_err(|error| store::Error::Unavailable(store::Cause::new(error)))?;
-            Self::start_with(store, options, keys).await
-        })
-    }
-
-    /// As [`Server::start`], with these keys for service account tokens.
-    ///
-    /// # Errors
-    /// Those of the store.
-    pub fn start_with_keys(store: Arc<dyn Store>, options: Options, keys: KeyRing) -> BoxFuture<'static, Started> {
-        Box::pin(Self::start_with(store, options, keys))
-    }
-
-    async fn start_with(store: Arc<dyn Store>, options: Options, keys: KeyRing) -> Started {
-        let opened = store.current_revision().await?;
-        bootstrap::create(&*store, options.service_addresses, options.node_fleet, &options.runtime_config).await?;
-        let cache = Cache::start(store.clone(), opened, options.watch_history_bytes_max).await?;
-        let stopping = watch::channel(false).0;
-        if let Some(interval) = options.compaction_interval {
-            tokio::spawn(compaction::run(store.clone(), interval, Stopping(stopping.subscribe())));
-        }
-        tokio::spawn(health::run(store.clone(), Stopping(stopping.subscribe())));
-        tokio::spawn(events::bound(store.clone(), options.event_bytes_max, Stopping(stopping.subscribe())));
-        let accounts = ServiceAccounts::new(cache.clone(), &options.issuer, &options.audiences, keys);
-        let customs = Arc::new(Customs::new());
-        let allows_expressions = options.features.enabled(Gate::CRDAdditionalPrinterColumnCEL);
-        let controller = custom::Controller::new(store.clone(), cache.clone(), &customs, allows_expressions);
-        custom::run(controller, Stopping(stopping.subscribe())).await;
-        let metrics = Metrics::new(options.features);
-        let counted = store.clone();
-        metrics.registry().computed(
-            "apiserver_storage_durable_commits",
-            "[ALPHA] How often the store of this process made writes durable since its start: one wait for the disk each.",
-            &[],
-            #[expect(clippy::cast_precision_loss, reason = "a count of commits stays far below 2^52")]
-            move || vec![(Vec::new(), counted.durable_commits() as f64)],
-        );
-        let seats = options.reads_max.saturating_add(options.writes_max);
-        let flow = Arc::new(FlowControl::new(seats, options.request_timeout, metrics.registry()));
-        flow_control::run(&flow, store.clone(), cache.clone(), Stopping(stopping.subscribe())).await;
-        let server = Arc::new(Self {
-            authorizer: Authorizer::new(&cache),
-            impersonation: impersonation::Memory::default(),
-            refusals: refusals::Refusals::default(),
-            authenticator: Authenticator::new(options.tokens.clone(), accounts),
-            meaning: Meaning::new(options.features, cache.clone(), customs.clone()),
-            customs,
-            metrics,
-            flow,
-            makers: Makers::new(options.request_timeout),
-            watch_memory: Memory::new(options.watch_bytes_max),
-            components: components::Components::default(),
-            openapi: OnceLock::new(),
-            kubelets: OnceLock::new(),
-            stopping,
-            store,
-            cache,
-            options,
-        });
-        api_services::keep(&server);
-        Ok(server)
-    }
-
-    /// Ends all watches and closes the store.
-    ///
-    /// # Errors
-    /// Those of the last writes.
-    pub fn stop(&self) -> BoxFuture<'_, std::result::Result<(), store::Error>> {
-        Box::pin(async {
-            self.end_watches();
-            if let Some(audit) = &self.options.audit {
-                audit.flush().await;
-            }
-            self.store.close().await
-        })
-    }
-
-    /// Ends all watches.
-    pub fn end_watches(&self) {
-        self.stopping.send_replace(true);
-    }
-
-    pub(crate) fn stopping(&self) -> Stopping {
-        Stopping(self.stopping.subscribe())
-    }
-
-    /// Names a component that runs beside the server: its metrics are at `/metrics/NAME`, and what is wrong with it makes
-    /// the process unready.
-    pub fn add_component(&self, name: &'static str, metrics: Arc<telemetry::metrics::Registry>, failures: Failures) {
-        self.components.add(name, metrics, failures);
-    }
-
-    /// Says how node agents are reached; the first word counts.
-    pub fn set_kubelets(&self, kubelets: Arc<dyn Kubelets>) {
-        self.kubelets.get_or_init(|| kubelets);
-    }
-
-    /// The threads that long work is done on.
-    pub(crate) fn threads(&self) -> &Threads {
-        self.makers.threads()
-    }
-
-    pub(crate) fn kubelets(&self) -> Option<&Arc<dyn Kubelets>> {
-        self.kubelets.get()
-    }
-
-    /// Replaces the table of tokens; requests that are under way keep their user.
-    pub fn set_tokens(&self, tokens: HashMap<String, User>) {
-        self.authenticator.set_tokens(tokens);
-    }
-
-    /// The keys of service account tokens.
-    #[must_use]
-    pub fn keys(&self) -> Arc<KeyRing> {
-        self.authenticator.service_accounts.keys()
-    }
-
-    /// Replaces the keys of service account tokens.
-    pub fn set_keys(&self, keys: KeyRing) {
-        self.authenticator.service_accounts.set_keys(keys);
-    }
-
-    pub(crate) fn openapi(&self) -> &OpenApi {
-        self.openapi.get_or_init(|| OpenApi::new(&self.options.runtime_config))
-    }
-
-    /// How long objects of a resource are kept.
-    pub(crate) fn time_to_live(&self, resource: &Resource<'_>) -> Option<Duration> {
-        (resource.plural == "events").then_some(self.options.event_ttl)
-    }
-
     /// Handles one request. `certificate` is the user that the connection's certificate names.
     pub fn handle<'a, B>(
         self: &'a Arc<Self>,
@@ -311,22 +122,23 @@ impl Server {
         };
         let labels = self.labels_of(&parts.method, target.as_deref());
         let verb = verb_name(&parts.method, target.as_deref());
-        // The name of a request: who asks may give one.
+        // The audit ID of a request, which the client may set.
         let audit_id = parts.headers.get(audit::AUDIT_ID).cloned().unwrap_or_else(new_audit_id);
-        if self.options.audit.is_some() || self.options.logs_requests {
+        // Aggregated API servers receive it, too.
+        if self.options.audit.is_some() || self.options.logs_requests || parts.uri.path().starts_with("/apis/") {
             parts.headers.insert(audit::AUDIT_ID, audit_id.clone());
         }
-        let mut schema = None;
-        let asked = Asked { query: &query, target: target.as_deref(), labels: &labels };
+        let mut known = RequestFacts::default();
+        let asked = ParsedRequest { query: &query, target: target.as_deref(), labels: &labels };
         let (answer, followed) = {
-            // Pinned here, because a future that is handed on is kept once more by each who awaits it.
-            let work = pin!(self.limited(&parts, body, &asked, certificate, &mut schema));
-            audit::follow(self.options.audit.as_ref(), &parts, &verb, target.as_deref(), work).await
+            // Pinned here, because a future that is passed on by value is copied into each awaiting future.
+            let work = pin!(self.limited(&parts, body, &asked, certificate, &mut known));
+            audit::follow(self.options.audit.as_ref(), self.clock(), &parts, &verb, target.as_deref(), work).await
         };
         let mut answer = answer.unwrap_or_else(Answer::from);
         if let Some(followed) = followed {
             let decide = |user: &User, asked: authorization::Request<'_>| self.authorizer.decide(user, asked);
-            followed.answered(&mut answer, self.threads(), decide).await;
+            Box::pin(followed.answered(&mut answer, self.threads(), decide)).await;
         }
         if self.options.logs_requests {
             labels::log_request(&parts, &verb, answer.code, started.elapsed());
@@ -369,11 +181,18 @@ impl Server {
         if is_head {
             *response.body_mut() = Body::empty();
         }
-        if let Some(schema) = schema {
+        if let Some(schema) = &known.schema {
             response.headers_mut().insert(FLOW_SCHEMA_UID, schema.uid.clone());
             response.headers_mut().insert(PRIORITY_LEVEL_UID, schema.level_uid.clone());
         }
         let mut response = compress(&parts.headers, response);
+        if response.body().own_bytes() > outgoing::COUNTED_BYTES_MIN
+            && let Err(refused) =
+                Box::pin(self.count(&mut response, &parts, known.user.as_deref().unwrap_or_default())).await
+        {
+            self.metrics.refused(&labels);
+            response = refused.into_response();
+        }
         if matches!(response.body(), Body::Listing(_))
             && let Body::Listing(listing) = std::mem::replace(response.body_mut(), Body::empty())
         {
@@ -386,11 +205,11 @@ impl Server {
         self: &Arc<Self>,
         parts: &http::request::Parts,
         body: RequestBody,
-        asked: &Asked<'_>,
+        asked: &ParsedRequest<'_>,
         certificate: Option<&User>,
-        schema: &mut Option<Arc<flow_control::Schema>>,
+        known: &mut RequestFacts,
     ) -> Result<Answer> {
-        let Asked { query, target, labels } = *asked;
+        let ParsedRequest { query, target, labels } = *asked;
         let mut user = self.authenticate(&parts.headers, certificate).await?;
         audit::authenticated(&user).await;
         if let Some(connection) = parts.extensions.get::<Arc<connections::Tracked>>()
@@ -400,17 +219,20 @@ impl Server {
             return Ok(too_many_requests().with_header(http::header::CONNECTION, "close"));
         }
         if let Some(wanted) = impersonation::wanted(&parts.headers)? {
-            user = Cow::Owned(self.impersonate(parts, target, &user, &wanted).await?);
+            user = Cow::Owned(Box::pin(self.impersonate(parts, target, &user, &wanted)).await?);
             audit::impersonated(&user);
         }
         let verb = flow_control::verb_of(target.and_then(|target| target.verb), &parts.method);
         let asked = flow_control::Request { user: &user, verb: &verb, target, path: parts.uri.path() };
-        *schema = self.flow.classify(&asked);
+        known.user = Some(user.name.as_str().into());
+        known.schema = self.flow.classify(&asked);
         let writes = !matches!(parts.method, http::Method::GET | http::Method::HEAD | http::Method::OPTIONS);
-        let flow = Flow { asked, schema: schema.as_ref(), query, labels, writes };
+        let flow = Flow { asked, schema: known.schema.as_ref(), query, labels, writes };
         let work = pin!(self.routed(parts, body, &flow));
-        match tokio::time::timeout(self.options.request_timeout, warnings::collect(work)).await {
-            Ok((result, mut warnings)) => {
+        let requested = deadline::requested(query)?.filter(|it| *it < self.options.request_timeout);
+        let limit = requested.unwrap_or(self.options.request_timeout);
+        match deadline::within(limit, warnings::collect(work)).await {
+            Some((result, mut warnings)) => {
                 if certificate.is_none() && has_spaced_token(&parts.headers) {
                     warnings.insert(0, SPACED_TOKEN.to_owned());
                 }
@@ -419,15 +241,22 @@ impl Server {
                 }
                 Ok(result.unwrap_or_else(Answer::from).with_warnings(warnings))
             }
-            Err(_) => {
+            None if requested.is_some() => {
+                let message = "Timeout: request did not complete within the allotted timeout";
+                let mut failure = Failure::new(504, "Timeout", message).with_no_details();
+                // Kubernetes sends this one without kind and version.
+                failure.is_typed = false;
+                Err(failure)
+            }
+            None => {
                 let message = "Timeout: request did not complete within requested timeout - context deadline exceeded";
                 Err(Failure::new(504, "Timeout", message).with_no_details())
             }
         }
     }
 
-    /// A seat among the requests that are handled at a time, held until it is dropped; the answer that refuses one if none
-    /// comes free. It is taken last: whoever has no right, or sends a body slowly, does not hold one.
+    /// Waits for a seat among the concurrent requests, held until it is dropped; returns the rejection if none
+    /// becomes free. It is taken last: a client without permission, or with a slow upload, does not hold one.
     async fn seat(&self, flow: &Flow<'_>, resource: Option<&Resource<'_>>) -> std::result::Result<Seat, Answer> {
         let size = |_: &Target| resource.map(|it| self.cache.resource(&it.prefix()).size()).unwrap_or_default();
         let seat = match flow.schema {
@@ -451,7 +280,7 @@ impl Server {
         let mut user = self.authenticator.authenticate(headers, certificate);
         if user.as_ref().is_err_and(|refused| refused.by_objects) {
             // The account may have been made a moment ago, through another server.
-            self.catch_up().await;
+            Box::pin(self.catch_up()).await;
             user = self.authenticator.authenticate(headers, certificate);
         }
         user.map_err(|refused| {
@@ -479,15 +308,6 @@ impl Server {
         impersonation::impersonate(&self.authorizer, &self.impersonation, user, wanted, asked)
     }
 
-    /// Waits until the cache knows everything that was written before now. A refusal that follows then knows it too; if
-    /// the store is away, what the cache knows counts.
-    pub(crate) async fn catch_up(&self) {
-        let current = tokio::time::timeout(CATCH_UP_TIMEOUT, self.store.current_revision()).await;
-        if let Ok(Ok(current)) = current {
-            let _ = self.cache.reach(current).await;
-        }
-    }
-
     async fn routed(
         self: &Arc<Self>,
         parts: &http::request::Parts,
@@ -496,6 +316,10 @@ impl Server {
     ) -> Result<Answer> {
         let (query, user) = (flow.query, flow.asked.user);
         let Some(target) = flow.asked.target else {
+            // In the heap, as all that few requests need: the future of a request is copied when it is boxed, whole.
+            if let Some(remote) = self.find_aggregated_path(parts.uri.path()) {
+                return Box::pin(self.forward(parts, body, flow, &remote)).await;
+            }
             let _seat = match self.seat(flow, None).await {
                 Ok(seat) => seat,
                 Err(refused) => return Ok(refused),
@@ -503,18 +327,26 @@ impl Server {
             if ["/apis", "/openapi"].iter().any(|it| parts.uri.path().starts_with(it)) {
                 self.wait_for_definitions().await?;
             }
-            return non_resource_paths::answer(self, parts, query, user).await;
+            return Box::pin(routes::answer(self, parts, query, user)).await;
         };
         let verb_name = verb_name(&parts.method, Some(target));
         let asked = authorization::Request::Resource { verb: &verb_name, target };
         if self.authorizer.authorize(user, asked).is_err() {
             // The right may have been granted a moment ago.
-            self.catch_up().await;
+            Box::pin(self.catch_up()).await;
             self.authorizer.authorize(user, asked)?;
+        }
+        if let Some(failure) = self.options.faults.as_ref().and_then(|faults| faults.take(&verb_name, target)) {
+            return Err(failure);
         }
         let row = match self.find_built_in(target) {
             Some(row) => Some(Row::BuiltIn(row)),
-            None => self.find_custom(target).await?.map(Row::Custom),
+            None => {
+                if let Some(remote) = self.aggregator.find(&target.group, &target.version) {
+                    return Box::pin(self.forward(parts, body, flow, &remote)).await;
+                }
+                Box::pin(self.find_custom(target)).await?.map(Row::Custom)
+            }
         };
         let Some(row) = row else {
             let config = &self.options.runtime_config;
@@ -530,22 +362,25 @@ impl Server {
         let resource = row.built_in().or(of_custom.as_deref());
         let Some(resource) = resource else { return Err(Failure::no_resource()) };
         let is_misplaced = !resource.namespaced && !target.namespace.is_empty() && target.resource != "namespaces";
-        if custom.is_some() {
-            let spans_namespaces = matches!(target.verb, Some(Verb::List | Verb::Watch));
-            let is_outside = resource.namespaced && target.namespace.is_empty() && !spans_namespaces;
-            if is_misplaced || is_outside {
-                return Ok(not_found());
-            }
+        let spans_namespaces = matches!(target.verb, Some(Verb::List | Verb::Watch));
+        let is_outside = resource.namespaced && target.namespace.is_empty() && !spans_namespaces;
+        if custom.is_some() && (is_misplaced || is_outside) {
+            return Ok(not_found());
         }
+        // No path leads to an object of a namespace from outside of it.
+        let is_misplaced = is_misplaced || (is_outside && !target.name.is_empty());
         if target.name.contains('/') || is_misplaced {
             return Err(Failure::no_resource());
         }
         let Some(verb) = target.verb else { return Err(Failure::method_not_allowed()) };
-        if resource.verbs.contains(&verb.name()) {
-            warnings::add(warnings::deprecation(resource, target));
+        let has_part = |name: &str| name.is_empty() || resource.subresources.iter().any(|it| it.name == name);
+        if resource.verbs.contains(&verb.name()) && has_part(&target.subresource) {
+            warn_of_deprecation(resource, target);
         }
         let accepted = match &custom {
             Some(_) => negotiation::negotiate_without_protobuf(&parts.headers),
+            // Whatever the other server answers is passed on.
+            None if target.first_subresource() == "proxy" => negotiation::negotiate(&http::HeaderMap::new()),
             None if verbs::has_table(target) => negotiation::negotiate(&parts.headers),
             None => negotiation::negotiate_without_tables(&parts.headers),
         };
@@ -561,10 +396,24 @@ impl Server {
             Ok(seat) => seat,
             Err(refused) => return Ok(refused),
         };
-        let call = Call { server: self, target, row: &row, resource, query, headers, user, body, accepted };
+        let upgrade = parts.extensions.get::<hyper::upgrade::OnUpgrade>().cloned();
+        let call = Call {
+            server: self,
+            target,
+            row: &row,
+            resource,
+            query,
+            headers,
+            user,
+            body,
+            accepted,
+            upgrade,
+            parts: Some(parts),
+        };
         let is_heavy = call.is_heavy(verb, flow.writes);
         // In the heap: the verbs hold a lot, and what is around them would hold it once more each.
-        let mut answer = if is_heavy { self.run_heavy(&call, verb).await } else { Box::pin(call.run(verb)).await };
+        let mut answer =
+            if is_heavy { Box::pin(self.run_heavy(&call, verb)).await } else { Box::pin(call.run(verb)).await };
         if let Ok(Answer { body: Body::Listing(listing), .. }) = &mut answer {
             listing.hold(Box::new(seat));
         }
@@ -574,17 +423,21 @@ impl Server {
         }
     }
 
-    /// Does what a request asks for on one of the threads for what takes a while.
+    /// Runs a request on one of the threads for long work.
     async fn run_heavy(self: &Arc<Self>, call: &Call<'_>, verb: Verb) -> Result<Answer> {
         let (server, row) = (self.clone(), call.row.clone());
         let (target, query, headers) = (call.target.clone(), call.query.clone(), call.headers.clone());
         let (user, body, accepted) = (call.user.clone(), call.body.clone(), call.accepted.clone());
+        let (upgrade, parts) = (call.upgrade.clone(), call.parts.cloned());
+        let annotations = audit::Annotations::current();
         let runtime = tokio::runtime::Handle::current();
         let work = move || {
             let (server, target, query, headers, user) = (&server, &target, &query, &headers, &user);
             let (row, resource) = (&row, &row.resource());
-            let call = Call { server, target, row, resource, query, headers, user, body, accepted };
-            runtime.block_on(warnings::collect(pin!(call.run(verb))))
+            let parts = parts.as_ref();
+            let call = Call { server, target, row, resource, query, headers, user, body, accepted, upgrade, parts };
+            let work = annotations.collect(call.run(verb));
+            runtime.block_on(warnings::collect(pin!(work)))
         };
         let failed = || Failure::new(500, "InternalError", "the request could not be handled");
         let (answer, warnings) = self.threads().run(work).await.ok_or_else(failed)?;
@@ -593,11 +446,29 @@ impl Server {
     }
 }
 
-fn new_audit_id() -> HeaderValue {
-    HeaderValue::from_maybe_shared(Bytes::from(crate::random::uid_text())).unwrap_or(HeaderValue::from_static(""))
+/// Facts about a request that are collected while it is handled.
+#[derive(Default)]
+struct RequestFacts {
+    schema: Option<Arc<flow_control::Schema>>,
+    user: Option<Box<str>>,
 }
 
-/// The answer to whom there is no seat for.
+/// Warns the client of a deprecated version, and notes it in the audit event.
+fn warn_of_deprecation(resource: &Resource<'_>, target: &Target) {
+    let Some(deprecation) = warnings::deprecation(resource, target) else { return };
+    audit::annotate("k8s.io/deprecated", "true");
+    if let Some((_, release)) = deprecation.split_once("unavailable in v") {
+        audit::annotate("k8s.io/removed-release", release.trim_end_matches('+'));
+    }
+    warnings::add([deprecation]);
+}
+
+#[expect(clippy::expect_used, reason = "the text is digits and hyphens")]
+fn new_audit_id() -> HeaderValue {
+    HeaderValue::from_maybe_shared(Bytes::from(crate::random::uid_text())).expect("a valid header value")
+}
+
+/// The response if there is no seat.
 fn too_many_requests() -> Answer {
     let text = "Too many requests, please try again later.\n";
     Answer::text(429, text).with_header(http::header::RETRY_AFTER, "1")
@@ -613,7 +484,7 @@ async fn read_body(body: RequestBody, max: usize) -> Result<Bytes> {
         let message = format!("Request entity too large: limit is {max}");
         Err(Failure::new(413, "RequestEntityTooLarge", message))
     };
-    // Nobody needs to send what was announced to be too much.
+    // A body that is announced as too large is not read.
     if body.size_hint().lower() > u64::try_from(max).unwrap_or(u64::MAX) {
         return too_large();
     }

@@ -1,9 +1,10 @@
-//! What the server shows beside objects: discovery, OpenAPI, tables, certificates, what every cluster begins with.
+//! Objects and documents that the server provides by itself: discovery, APIServices, its own address, and those that every
+//! cluster has from the start.
 
 pub(crate) mod api_services;
 pub(crate) mod bootstrap;
-pub mod certificates;
 pub(crate) mod discovery;
-pub mod openapi;
+pub(crate) mod node_metrics;
 pub mod presence;
-pub(crate) mod tables;
+
+pub use crate::certificates;

@@ -1,8 +1,6 @@
-//! How objects lie in the store, the watch cache in front of it, and what keeps the store small and well.
+//! Care for the store: compaction, a bound on events, its health, and the events that the server itself writes.
 
-pub(crate) mod attributes;
-pub mod cache;
 pub(crate) mod compaction;
 pub(crate) mod events;
 pub(crate) mod health;
-pub mod stored;
+pub(crate) mod recorder;

@@ -1,6 +1,7 @@
-//! What can be done with resources: one file per verb, over the store and the watch cache.
+//! Operations on resources: one file per verb, over the store and the watch cache.
 
 mod apply;
+mod converted;
 mod create;
 mod delete;
 mod list;
@@ -9,7 +10,10 @@ mod ownership;
 mod patch;
 mod read;
 mod reviews;
-mod subresources;
+mod rules;
+mod services;
+pub(crate) mod subresources;
+pub(crate) mod tables;
 mod update;
 pub(crate) mod watch;
 
@@ -21,21 +25,21 @@ use bytes::Bytes;
 use http::HeaderMap;
 use store::Revision;
 
-use crate::admission::{node_restriction, role_escalation};
+use crate::admission::{Attributes, Kind, Operation};
 use crate::custom::rows::Row;
 use crate::custom::serving::Serving;
-use crate::http::answer::Answer;
-use crate::http::negotiation::{Accepted, Form};
-use crate::http::payload::{self, Decoded, Payload};
-use crate::http::request::{Query, Target, Verb};
-use crate::http::status::{Failure, Result, too_large_version};
 use crate::identity::User;
-use crate::objects::field_selectors;
+use crate::objects::conversion::convert;
 use crate::resources::Resource;
-use crate::server::Server;
-use crate::serving::tables;
-use crate::storage::cache::{By, Found, Interest, ResourceCache, View};
-use crate::storage::stored::{self, Served};
+use crate::state::Server;
+use crate::wire::answer::Answer;
+use crate::wire::negotiation::{Accepted, Form};
+use crate::wire::payload::{self, Decoded, Payload};
+use crate::wire::request::{Query, Target, Verb};
+use crate::wire::status::{Failure, Result, too_large_version};
+use cache::field_selectors;
+use cache::stored::Served;
+use cache::{By, Found, Interest, ResourceCache, View};
 use registry::conversion;
 
 /// A longer name of a field manager is refused.
@@ -48,7 +52,7 @@ pub(crate) const HEAVY: usize = 256 << 10;
 pub(crate) struct Call<'a> {
     pub(crate) server: &'a Arc<Server>,
     pub(crate) target: &'a Target,
-    /// What holds the resource, for what goes on after the answer.
+    /// Owner of the resource, for work that continues after the response.
     pub(crate) row: &'a Row,
     pub(crate) resource: &'a Resource<'a>,
     pub(crate) query: &'a Query,
@@ -56,10 +60,14 @@ pub(crate) struct Call<'a> {
     pub(crate) user: &'a User,
     pub(crate) body: Bytes,
     pub(crate) accepted: Accepted,
+    /// The connection, for requests that change its protocol.
+    pub(crate) upgrade: Option<hyper::upgrade::OnUpgrade>,
+    /// The head of the request; none for a call that is part of another request.
+    pub(crate) parts: Option<&'a http::request::Parts>,
 }
 
 impl Call<'_> {
-    /// What the resource is, if users defined it.
+    /// Definition of a custom resource.
     pub(crate) fn custom(&self) -> Option<&Arc<Serving>> {
         self.row.custom()
     }
@@ -75,7 +83,7 @@ impl Call<'_> {
         has_expressions || self.body.len() > HEAVY || !self.target.name.is_empty() && is_long()
     }
 
-    /// Does what the request asks for.
+    /// Runs the request.
     pub(crate) async fn run(self, verb: Verb) -> Result<Answer> {
         let writes = !matches!(verb, Verb::Get | Verb::List | Verb::Watch);
         if writes && matches!(self.resource.group, "rbac.authorization.k8s.io" | "certificates.k8s.io") {
@@ -91,8 +99,8 @@ impl Call<'_> {
         }
         if self.custom().is_some() {
             self.check_media_type(verb)?;
-        } else if reviews::is_review(self.resource.group) && !self.target.name.is_empty() {
-            // Nothing is kept that could have a name.
+        } else if self.resource.verbs == ["create"] && !self.target.name.is_empty() {
+            // Reviews and bindings are not kept: no path names one.
             return Err(Failure::no_resource());
         } else if !self.resource.verbs.contains(&verb.name()) {
             return Err(Failure::method_not_allowed());
@@ -130,16 +138,54 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Lets nodes write only what is theirs.
-    fn restrict_node(&self, subresource: &str, change: node_restriction::Change<'_>) -> Result<()> {
-        let (server, resource, target, user) = (self.server, self.resource, self.target, self.user);
-        node_restriction::Attempt { server, resource, target, subresource, user }.admit(change)
+    /// The request as admission sees it: about a subresource, with options of that kind.
+    fn attributes<'a>(
+        &'a self,
+        operation: Operation,
+        subresource: &'a str,
+        dry_run: bool,
+        options: &'a (dyn Fn() -> Value + Sync),
+    ) -> Attributes<'a> {
+        let (resource, version) = (self.resource, self.target.version.as_str());
+        let own = Kind { group: resource.group, version, kind: resource.kind };
+        let part = resource.subresource(subresource).map(|part| part.kind).filter(|(_, _, kind)| !kind.is_empty());
+        // Kinds of the core group have the version of the request.
+        let version_of = |given: &'static str| if given.is_empty() { version } else { given };
+        let kind = part.map_or(own, |(group, version, kind)| Kind { group, version: version_of(version), kind });
+        let is_namespace = (resource.group, resource.plural) == ("", "namespaces");
+        Attributes {
+            operation,
+            resource,
+            version,
+            subresource,
+            kind,
+            name: &self.target.name,
+            path_name: &self.target.name,
+            // Kubernetes: a namespace lies in itself.
+            namespace: if is_namespace { &self.target.name } else { &self.target.namespace },
+            object: None,
+            old: None,
+            user: self.user,
+            dry_run,
+            options,
+        }
     }
 
-    /// Refuses to grant what the user does not hold.
-    fn confirm_rights(&self, object: &Value, old: Option<&Value>) -> Result<()> {
-        let (server, resource, target, user) = (self.server, self.resource, self.target, self.user);
-        role_escalation::Attempt { server, resource, target, user }.confirm(object, old)
+    /// The options of the request in the form that admission sees, for example `CreateOptions`.
+    fn options(&self, kind: &str) -> Value {
+        let mut options = api::json!({"kind": kind, "apiVersion": "meta.k8s.io/v1"});
+        if let Some(fields) = options.as_object_mut() {
+            let dry: Vec<Value> = self.query.all("dryRun").map(Into::into).collect();
+            if !dry.is_empty() {
+                fields.insert("dryRun", dry);
+            }
+            for field in ["fieldManager", "fieldValidation"] {
+                if self.query.has(field) {
+                    fields.insert(field, self.query.get(field));
+                }
+            }
+        }
+        options
     }
 
     fn cache(&self) -> Arc<ResourceCache> {
@@ -217,6 +263,10 @@ impl Call<'_> {
 
     /// The label or field by which what is selected is found, and what it must be: that by which few are found comes first.
     fn value<'s>(&self, selection: &'s Selection) -> Option<(By, &'s str)> {
+        if self.webhook().is_some() {
+            // Labels and fields are those of the converted object, which no index knows.
+            return None;
+        }
         let by_label = || selection.labels.required().map(|(label, value)| (By::Label(label.into()), value));
         match self.resource.custom {
             Some(custom) => by_label().or_else(|| {
@@ -232,7 +282,7 @@ impl Call<'_> {
         }
     }
 
-    /// Waits until the cache knows everything that was written before now.
+    /// Waits until the cache contains all earlier writes.
     async fn wait_for_now(&self) -> Result<Revision> {
         let current = self.server.store.current_revision().await?;
         let reached = self.server.cache.reach(current).await;
@@ -240,13 +290,13 @@ impl Call<'_> {
         Ok(current)
     }
 
-    /// Waits until the cache knows a version that the client has seen.
+    /// Waits until the cache contains a version that the client has seen.
     async fn wait_for(&self, revision: Revision) -> Result<()> {
         let reached = self.server.cache.reach(revision).await;
         reached.map_err(|reached| too_large_version(revision, reached))
     }
 
-    /// Whether the request changes nothing but asks what would happen.
+    /// Whether the request is a dry run.
     fn is_dry_run(&self) -> Result<bool> {
         let mut errors = api::field::Errors::new();
         let (manager, at) = (self.query.get("fieldManager"), api::field::Path::new("fieldManager"));
@@ -286,14 +336,6 @@ impl Call<'_> {
         }
     }
 
-    /// An object for the store; none if it has no metadata.
-    fn encode(&self, object: &mut Value) -> Option<Bytes> {
-        match self.custom() {
-            Some(custom) => custom.encode(object),
-            None => stored::encode(object),
-        }
-    }
-
     /// Brings a document into the normal form of the resource.
     fn read(&self, payload: Payload) -> Result<Decoded> {
         let version = &self.target.version;
@@ -316,12 +358,7 @@ impl Call<'_> {
         if let Some(kind) = given("kind").filter(|it| *it != self.resource.kind) {
             let mut errors = api::field::Errors::new();
             errors.invalid(api::field::Path::new("kind"), kind, format!("must be {}", self.resource.kind));
-            return Err(Failure::invalid(
-                self.resource.group,
-                kind,
-                crate::objects::metadata::text(object, "name"),
-                &errors,
-            ));
+            return Err(Failure::invalid(self.resource.group, kind, api::metadata::name(object), &errors));
         }
         match given("apiVersion").filter(|it| *it != expected) {
             Some(version) => Err(self.other_version(object, version, &expected)),
@@ -329,8 +366,8 @@ impl Call<'_> {
         }
     }
 
-    /// The refusal of a document of another version. Kubernetes reads it first, and of a version that does not exist it
-    /// knows no field.
+    /// Rejection of a document of another version. Kubernetes parses it first, and fails differently if the
+    /// version does not exist.
     fn other_version(&self, object: &Value, version: &str, expected: &str) -> Box<Failure> {
         let known = version.strip_prefix(self.resource.group).and_then(|it| it.strip_prefix('/'));
         let is_served =
@@ -338,14 +375,14 @@ impl Call<'_> {
         if !known.is_some_and(is_served) && matches!(self.query.get("fieldValidation"), "" | "Warn") {
             let fields = object.as_object().into_iter().flat_map(api::json::Object::keys);
             let unknown = fields.filter(|field| !matches!(*field, "apiVersion" | "kind" | "metadata"));
-            crate::http::warnings::add(unknown.map(|field| format!("unknown field \"{field}\"")));
+            crate::wire::warnings::add(unknown.map(|field| format!("unknown field \"{field}\"")));
         }
         Failure::bad_request(format!(
             "the API version in the data ({version}) does not match the expected API version ({expected})"
         ))
     }
 
-    /// A stored object in the version that the client speaks.
+    /// A stored object in the version of the client.
     fn shown(&self, object: &Served) -> Bytes {
         if let Some(custom) = self.custom() {
             return custom.text(object);
@@ -358,12 +395,12 @@ impl Call<'_> {
         api::json::to_string(&value).into()
     }
 
-    /// Turns a stored document into the version that the client speaks, in its normal form.
+    /// Converts a stored document to the version of the client, in its normal form.
     fn convert(&self, value: &mut Value) {
         convert(self.resource, &self.target.version, value);
     }
 
-    /// The answer that shows one object in the form that was asked for.
+    /// Returns one object in the requested form.
     fn answer(&self, code: u16, object: &Served) -> Result<Answer> {
         match self.accepted.form {
             Form::Object | Form::GroupDiscovery => Ok(Answer::encoded(code, self.shown(object))),
@@ -398,25 +435,15 @@ impl Call<'_> {
     }
 }
 
-/// Whether what is asked for can be shown as a table: objects, their status and their scale, but no questions and orders.
+/// Whether the result can be shown as a table: objects, their status and their scale, but no reviews and
+/// actions.
 pub(crate) fn has_table(target: &Target) -> bool {
     let is_object = matches!(target.subresource.as_str(), "" | "status" | "scale");
     is_object && target.resource != "bindings" && !reviews::is_review(&target.group)
 }
 
-/// Turns a stored document into a version, in its normal form.
-fn convert(resource: &Resource<'_>, version: &str, value: &mut Value) {
-    if conversion::is_stored(resource, version) {
-        return;
-    }
-    conversion::from_stored(resource, version, value);
-    let normal = resource.object_type(version).and_then(|of| api::types::decode(of, value).ok());
-    if let Some(normal) = normal {
-        *value = normal.value;
-    }
-}
-
-/// Kubernetes keeps a count of templates in a field of its own, and shows it as an annotation of whole objects only.
+/// Kubernetes keeps a count of templates in an internal field, and shows it as an annotation of whole objects
+/// only.
 fn hide_internal(metadata: &mut Value) {
     let Some(fields) = metadata.as_object_mut() else { return };
     let Some(annotations) = fields.get_mut("annotations").and_then(Value::as_object_mut) else { return };
@@ -426,7 +453,7 @@ fn hide_internal(metadata: &mut Value) {
     }
 }
 
-/// The metadata of an object, as an object of its own.
+/// The metadata of an object, as a separate object.
 pub(crate) fn partial_metadata(object: &Value, version: &str) -> Value {
     let mut metadata = object.get("metadata").cloned().unwrap_or_else(Value::object);
     if object.str_at(&["kind"]) == Some("DaemonSet") {
@@ -436,7 +463,7 @@ pub(crate) fn partial_metadata(object: &Value, version: &str) -> Value {
     api::json!({"kind": "PartialObjectMetadata", "apiVersion": api_version, "metadata": metadata})
 }
 
-/// Which objects of a collection are asked for.
+/// Selectors of a collection.
 #[derive(Debug, Default)]
 pub(crate) struct Selection {
     labels: labels::Selector,
@@ -444,13 +471,9 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    fn from_query(query: &Query, resource: &Resource<'_>) -> Result<Self> {
-        let labels = labels::Selector::parse(query.get("labelSelector")).map_err(|error| {
-            let text = error.to_string();
-            let prefix = "unable to parse requirement: ";
-            let text = text.strip_prefix(prefix).unwrap_or(&text);
-            Failure::bad_request(format!("{prefix}{text}"))
-        })?;
+    pub(crate) fn from_query(query: &Query, resource: &Resource<'_>) -> Result<Self> {
+        let labels = labels::Selector::parse(query.get("labelSelector"))
+            .map_err(|error| Failure::bad_request(error.to_string()))?;
         let fields = field_selectors::Selector::parse(query.get("fieldSelector"), resource)?;
         Ok(Self { labels, fields })
     }
@@ -460,7 +483,7 @@ impl Selection {
     }
 
     /// Whether an object is selected. It is not decoded if what was taken out of it suffices.
-    fn matches_served(&self, key: &str, object: &Served) -> bool {
+    pub(crate) fn matches_served(&self, key: &str, object: &Served) -> bool {
         (self.labels.is_empty() || self.labels.matches(object.attributes(self.fields.offered())))
             && self.fields.matches_served(key, object)
     }

@@ -1,5 +1,7 @@
-//! What admission fills in, refuses and warns of.
+//! Defaults, rejections and warnings of admission.
 
+use api::features::Features;
+use apiserver::Options;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, admin, pod};
@@ -47,11 +49,28 @@ async fn a_pod_runs_as_its_runtime_class_says() {
 }
 
 #[tokio::test]
-async fn a_missing_account_counts_once_accounts_are_made() {
-    let cluster = Cluster::start().await;
-    assert_eq!(cluster.ask(&admin(), "POST", PODS, pod("early", "")).await.0, 201);
-    cluster.make("/api/v1/namespaces/kube-system/serviceaccounts", json!({"metadata": {"name": "default"}})).await;
-    cluster.0.settle().await.unwrap();
+async fn expressions_of_the_runtime_class_count_for_its_pods() {
+    let features = Features::none().with_flag("TaintTolerationCEL=true").unwrap();
+    let cluster = Cluster::with(Options { features, ..Options::without_controllers() }).await;
+    let tolerations = |range: std::ops::Range<u32>| -> Value {
+        range.map(|it| json!({"expression": format!("taint.key == '{it}'")})).collect()
+    };
+    let class = json!({"metadata": {"name": "r"}, "handler": "h", "scheduling": {"tolerations": tolerations(0..40)}});
+    cluster.make("/apis/node.k8s.io/v1/runtimeclasses", class).await;
+    let named = |count: u32| {
+        let pod = with(pod("p", ""), "/spec/runtimeClassName", json!("r"));
+        with(pod, "/spec/tolerations", tolerations(100..100 + count))
+    };
+    let (code, answer) = cluster.ask(&admin(), "POST", PODS, named(25)).await;
+    let message = answer["message"].as_str().unwrap();
+    let expected = "spec.tolerations: Forbidden: must have at most 64 expressions in total, has 65; the costliest is `taint.key == '";
+    assert!(code == 422 && message.contains(expected), "{code} {message}");
+    assert_eq!(cluster.ask(&admin(), "POST", PODS, named(24)).await.0, 201);
+}
+
+#[tokio::test]
+async fn pod_waits_for_its_account_and_is_refused_without() {
+    let cluster = Cluster::with(Options::default()).await;
     let (code, answer) = cluster.ask(&admin(), "POST", PODS, pod("p", "")).await;
     let why =
         "pods \"p\" is forbidden: error looking up service account ns/default: serviceaccount \"default\" not found";
@@ -83,7 +102,7 @@ async fn used(cluster: &Cluster, name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn quotas_count_what_is_in_their_scopes() {
+async fn quotas_count_objects_in_their_scopes() {
     let cluster = Cluster::start().await;
     quota(&cluster, "idle", json!({"hard": {"pods": "1"}, "scopes": ["BestEffort"]})).await;
     quota(&cluster, "short", json!({"hard": {"pods": "1"}, "scopes": ["Terminating"]})).await;
@@ -126,36 +145,6 @@ async fn quotas_count_the_ports_of_services() {
     let without = json!({"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false});
     cluster.make(path, service("c", without)).await;
     assert_eq!(used(&cluster, "ports").await["services.nodeports"], "2");
-}
-
-#[tokio::test]
-async fn who_writes_what_is_not_enforced_is_told() {
-    let cluster = Cluster::start().await;
-    let group = "/apis/admissionregistration.k8s.io/v1";
-    let rules = json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]);
-    let validations = json!([{"expression": "true"}]);
-    let spec = json!({"matchConstraints": {"resourceRules": rules}, "validations": validations});
-    let policy = json!({"metadata": {"name": "p"}, "spec": spec});
-    let webhooks = json!({"metadata": {"name": "w"}, "webhooks": []});
-    for (plural, body, kind, what) in [
-        ("validatingadmissionpolicies", policy, "ValidatingAdmissionPolicy", "policies are not applied"),
-        (
-            "validatingwebhookconfigurations",
-            webhooks.clone(),
-            "ValidatingWebhookConfiguration",
-            "webhooks are not called",
-        ),
-        ("mutatingwebhookconfigurations", webhooks, "MutatingWebhookConfiguration", "webhooks are not called"),
-    ] {
-        let expected = format!("299 - \"this server stores the {kind} but does not enforce it: {what}\"");
-        assert_eq!(cluster.warnings("POST", &format!("{group}/{plural}"), body).await, [expected]);
-    }
-    let labels = json!({"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}});
-    let warnings = cluster.warnings("PATCH", "/api/v1/namespaces/ns", labels.clone()).await;
-    let expected = "299 - \"this server stores the label pod-security.kubernetes.io/enforce=restricted but does not enforce Pod Security\"";
-    assert_eq!(warnings, [expected]);
-    cluster.0.settle().await.unwrap();
-    assert!(cluster.warnings("PATCH", "/api/v1/namespaces/ns", labels).await.is_empty());
 }
 
 #[tokio::test]
@@ -203,7 +192,7 @@ async fn an_eviction_of_a_version_goes_on_after_its_own_note() {
 }
 
 #[tokio::test]
-async fn quotas_count_what_a_change_adds() {
+async fn quotas_count_additions_of_updates() {
     let cluster = Cluster::start().await;
     let hard = json!({"services": "5", "services.loadbalancers": "1", "requests.storage": "3Gi", "requests.cpu": "2"});
     quota(&cluster, "q", json!({"hard": hard})).await;

@@ -38,7 +38,7 @@ impl Answer {
 async fn server(gate: bool) -> Arc<Server> {
     let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
     let features = Features::default().with(Gate::CBORServingAndStorage, gate);
-    Server::start(store, Options { features, ..Options::default() }).await.unwrap()
+    Server::start(store, Options { features, ..Options::without_controllers() }).await.unwrap()
 }
 
 fn admin() -> User {
@@ -93,7 +93,7 @@ async fn objects_are_written_and_read() {
     // Errors too.
     let missing = ask(&server, "GET", &format!("{CONFIG_MAPS}/b"), "", both, Vec::new()).await;
     assert_eq!((missing.code, missing.cbor().str_at(&["reason"])), (404, Some("NotFound")));
-    // Who prefers JSON gets it.
+    // A client that prefers JSON gets it.
     let json = ask(&server, "GET", &path, "", "application/json,application/cbor;q=0.9", Vec::new()).await;
     assert_eq!(json.json(), in_json.json());
 }

@@ -1,4 +1,4 @@
-//! What the server keeps by itself, and which versions it serves.
+//! Objects that the server maintains itself, and the versions it serves.
 
 use std::sync::Arc;
 
@@ -14,10 +14,11 @@ fn presence(address: &str) -> Presence {
         address: address.parse().unwrap(),
         hostname: "host".to_owned(),
         client_authorities: "authority".to_owned(),
+        cluster_info: None,
     }
 }
 
-/// Asks until the answer is as wanted.
+/// Repeats the request until the response is as expected.
 async fn eventually(cluster: &Cluster, path: &str, is_it: impl Fn(&Value) -> bool) -> Value {
     let wait = async {
         loop {
@@ -89,7 +90,7 @@ async fn a_server_says_that_it_is_there() {
 }
 
 #[tokio::test]
-async fn what_a_cluster_cannot_do_without_comes_back() {
+async fn essential_objects_are_recreated() {
     let cluster = Cluster::start().await;
     let service = "/api/v1/namespaces/default/services/kubernetes";
     let (_, before) = cluster.ask(&admin(), "GET", service, Value::Null).await;
@@ -97,7 +98,7 @@ async fn what_a_cluster_cannot_do_without_comes_back() {
     for path in [service, namespace] {
         assert_eq!(cluster.ask(&admin(), "DELETE", path, Value::Null).await.0, 200, "{path}");
     }
-    // Nobody empties the namespace here.
+    // No controller empties the namespace here.
     let finalized = json!({"metadata": {"name": "kube-node-lease"}, "spec": {"finalizers": []}});
     assert_eq!(cluster.ask(&admin(), "PUT", &format!("{namespace}/finalize"), finalized).await.0, 200);
     assert_eq!(cluster.ask(&admin(), "GET", namespace, Value::Null).await.0, 404);
@@ -117,8 +118,8 @@ async fn what_a_cluster_cannot_do_without_comes_back() {
 #[tokio::test]
 async fn a_server_that_is_dead_leaves_the_endpoints() {
     let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
-    let server = Server::start(store.clone(), Options::default()).await.unwrap();
-    // Another one wrote its entry and was killed: nobody renews it.
+    let server = Server::start(store.clone(), Options::without_controllers()).await.unwrap();
+    // Another server wrote its entry and was killed: it is not renewed.
     let dead = store::Change::Put { value: "x".into(), ttl: Some(std::time::Duration::from_millis(1)) };
     let write =
         store::Write { key: "/masterleases/192.0.2.9:7443".to_owned(), guard: store::Guard::Absent, change: dead };
@@ -165,7 +166,7 @@ async fn every_group_that_is_served_here_has_its_service() {
 async fn alpha_versions_are_served_where_they_are_turned_on() {
     for (config, code) in [("", 404), ("resource.k8s.io/v1alpha3=true", 200)] {
         let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
-        let options = Options { runtime_config: config.parse().unwrap(), ..Options::default() };
+        let options = Options { runtime_config: config.parse().unwrap(), ..Options::without_controllers() };
         let cluster = Cluster(Server::start(store, options).await.unwrap());
         for path in ["/apis/resource.k8s.io/v1alpha3", "/apis/resource.k8s.io/v1alpha3/devicetaintrules"] {
             assert_eq!(cluster.ask(&admin(), "GET", path, Value::Null).await.0, code, "{config} {path}");
@@ -241,7 +242,8 @@ async fn groups_of_custom_resources_are_services_while_they_are_defined() {
     assert_eq!(service["metadata"]["labels"], json!({"kube-aggregator.kubernetes.io/automanaged": "true"}));
     assert_eq!(service["status"]["conditions"][0]["reason"], "Local");
     eventually(&cluster, &format!("{services}/v1beta1.example.com"), is_there).await;
-    // A version that is served no longer takes its object with it; one that someone deletes comes back.
+    // The object of a version that is no longer served is deleted; a deleted one of a served version is
+    // recreated.
     let patch = json!({"spec": {"versions": [version("v1", true)]}});
     let path_of_definition = format!("{definitions}/widgets.example.com");
     let (code, answer) = cluster.ask(&admin(), "PATCH", &path_of_definition, patch).await;

@@ -22,7 +22,7 @@ fn memory() -> Arc<dyn Store> {
 fn options(expressions: bool) -> Options {
     let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\n").unwrap();
     let features = Features::default().with(Gate::CRDAdditionalPrinterColumnCEL, expressions);
-    Options { tokens, features, ..Options::default() }
+    Options { tokens, features, ..Options::without_controllers() }
 }
 
 async fn start(store: &Arc<dyn Store>, expressions: bool) -> Arc<Server> {
@@ -204,19 +204,6 @@ async fn versions_are_rewritten_and_defaults_fill_in_on_read() {
 }
 
 #[tokio::test]
-async fn webhook_converters_are_refused() {
-    let server = start(&memory(), true).await;
-    let mut definition = definition(json!([]));
-    definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
-        "conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://example.com/convert"}
-    }});
-    let answer = post(&server, DEFINITIONS, definition).await;
-    assert_eq!(answer.status, 422);
-    let message = answer.body["message"].as_str().unwrap();
-    assert!(message.contains("spec.conversion.strategy: Forbidden: webhook converters are not supported"), "{message}");
-}
-
-#[tokio::test]
 async fn columns_of_both_kinds_stand_side_by_side() {
     let server = start(&memory(), true).await;
     let columns = json!([
@@ -294,7 +281,7 @@ async fn a_request_has_a_budget_for_its_cells() {
     let server = Server::start(store.clone(), options).await.unwrap();
     let created = ok(post(&server, DEFINITIONS, definition(columns)).await);
     assert_eq!(created.warnings.len(), 1, "{:?}", created.warnings);
-    assert!(created.warnings[0].contains("additionalPrinterColumns[Heavy].expression: estimated cost"));
+    assert!(created.warnings[0].contains("spec.versions[0].additionalPrinterColumns[0].expression: estimated cost"));
     let tags: Vec<String> = (0..20).map(|number| format!("tag-{number}")).collect();
     for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         ok(post(&server, WIDGETS, widget(name, json!({"tags": tags}))).await);

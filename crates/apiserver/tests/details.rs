@@ -91,7 +91,7 @@ async fn metadata_that_comes_with_a_status_is_kept() {
         assert_eq!(metadata["finalizers"], json!(["example.com/f"]), "{path}");
         assert_eq!(metadata["ownerReferences"][0]["uid"], "u", "{path}");
     }
-    // Some kinds do not take it.
+    // Some kinds do not support it.
     let attachment = json!({"metadata": {"name": "x"}, "spec": {
         "attacher": "a.b", "nodeName": "n", "source": {"persistentVolumeName": "v"}
     }});
@@ -191,7 +191,7 @@ async fn discovery_is_only_read() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_goes_tells_no_grace_period() {
+async fn terminating_namespace_has_no_grace_period() {
     let cluster = Cluster::start().await;
     let (_, answer) = cluster.ask(&admin(), "DELETE", "/api/v1/namespaces/ns", Value::Null).await;
     assert!(answer["metadata"]["deletionTimestamp"].is_string());
@@ -234,7 +234,7 @@ async fn a_review_is_not_a_table() {
     }
 }
 
-/// Of what stands below objects only status and scale have one.
+/// Of the subresources only status and scale have a table.
 #[tokio::test]
 async fn a_token_is_not_a_table() {
     let cluster = Cluster::start().await;
@@ -249,7 +249,7 @@ async fn a_token_is_not_a_table() {
 }
 
 #[tokio::test]
-async fn who_deletes_jobs_is_told_of_their_pods() {
+async fn deleting_jobs_warns_about_their_pods() {
     let cluster = Cluster::start().await;
     let path = "/apis/batch/v1/namespaces/ns/jobs";
     let warnings = cluster.warnings("DELETE", path, Value::Null).await;

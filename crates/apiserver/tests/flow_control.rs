@@ -1,4 +1,4 @@
-//! Flow control as its users see it: objects, headers, metrics, and who waits for whom.
+//! Flow control from the perspective of users: objects, headers, metrics, and the order of requests.
 
 use crate::cluster::{Cluster, admin};
 
@@ -14,7 +14,7 @@ const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 /// A server with few seats, and a level of one seat for jane, who may do everything.
 async fn small() -> Cluster {
     let store = std::sync::Arc::new(store::Embedded::in_memory(store::Options::default()).unwrap());
-    let options = Options { reads_max: 4, writes_max: 4, ..Options::default() };
+    let options = Options { reads_max: 4, writes_max: 4, ..Options::without_controllers() };
     let cluster = Cluster(Server::start(store, options).await.unwrap());
     let level = json!({"metadata": {"name": "narrow"}, "spec": {"type": "Limited", "limited": {
         "nominalConcurrencyShares": 0, "limitResponse": {"type": "Reject"}}}});
@@ -38,7 +38,7 @@ async fn get(cluster: &Cluster, path: &str) -> Value {
     answer
 }
 
-/// Asks until something holds of the answer.
+/// Repeats the request until a condition on the response holds.
 async fn until(cluster: &Cluster, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
     for _ in 0..500 {
         let (_, answer) = cluster.ask(&admin(), "GET", path, Value::Null).await;
@@ -106,12 +106,13 @@ async fn answers_name_schema_and_level() {
 }
 
 #[tokio::test]
-async fn who_finds_no_seat_is_told_to_come_back_and_others_go_on() {
+async fn rejected_request_gets_retry_after_and_others_continue() {
     let cluster = small().await;
     let jane = User::authenticated("jane", &[]);
     until(&cluster, &format!("{GROUP}/flowschemas/jane"), |it| it["status"]["conditions"][0]["status"] == "False")
         .await;
-    // Enough for a list that is made while it is read; nobody reads this one, so that it keeps its seat for a while.
+    // Enough for a list that is rendered while it is read; this one is not read, so that it keeps its seat for
+    // a while.
     for number in 0..501 {
         let body = json!({"metadata": {"name": format!("m-{number}")}, "data": {"k": "v".repeat(500)}});
         cluster.make("/api/v1/namespaces/default/configmaps", body).await;
@@ -127,7 +128,7 @@ async fn who_finds_no_seat_is_told_to_come_back_and_others_go_on() {
     let text = refused.into_body().collect().await.unwrap().to_bytes();
     assert_eq!(text, "Too many requests, please try again later.\n");
     assert_eq!(ask(&admin()).await.status(), 200);
-    // Who has read gives the seat back.
+    // Reading the response releases the seat.
     assert!(unread.into_body().collect().await.unwrap().to_bytes().len() > 250_000);
     let pause = || tokio::time::sleep(std::time::Duration::from_millis(10));
     let mut again = ask(&jane).await;
@@ -190,7 +191,7 @@ async fn a_schema_that_leads_nowhere_says_so() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_them_is_said_in_kubernetes_words() {
+async fn flow_control_errors_are_those_of_kubernetes() {
     let cluster = Cluster::start().await;
     let refused = async |plural: &str, spec: Value| {
         let body = json!({"metadata": {"name": "x"}, "spec": spec});

@@ -1,4 +1,4 @@
-//! What the listening server does with input that nobody should send: an error, never a panic or a leak.
+//! Behavior of the listening server with invalid input: an error, never a panic or a leak.
 
 mod bodies;
 mod client;

@@ -1,4 +1,4 @@
-//! Who is who: service account tokens, reviews, and acting as someone else, against a whole server without a network.
+//! Identity: service account tokens, reviews, and impersonation, against a whole server without a network.
 
 use std::sync::Arc;
 
@@ -19,7 +19,9 @@ impl Cluster {
         let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\nalice,alice,2,dev\n").unwrap();
         let cluster = Self(Server::start(store, Options { tokens, ..Options::default() }).await.unwrap());
         cluster.make("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
-        cluster.make("/api/v1/namespaces/ns/serviceaccounts", json!({"metadata": {"name": "robot"}})).await;
+        for name in ["default", "robot"] {
+            cluster.make("/api/v1/namespaces/ns/serviceaccounts", json!({"metadata": {"name": name}})).await;
+        }
         cluster
     }
 
@@ -48,7 +50,7 @@ impl Cluster {
         }
     }
 
-    /// Deletes an object, and reads something, after which the server knows that it is gone.
+    /// Deletes an object, and reads it, after which the server has observed the deletion.
     async fn delete(&self, path: &str) {
         assert_eq!(self.ask("admin", "DELETE", path, &[], Value::Null).await.0, 200);
         assert_eq!(self.ask("admin", "GET", path, &[], Value::Null).await.0, 404);
@@ -302,7 +304,7 @@ async fn constrained_rights_hold_for_their_verb_and_never_for_the_masters() {
 }
 
 #[tokio::test]
-async fn rules_say_what_can_be_done_and_why() {
+async fn rules_review_lists_permissions() {
     let cluster = Cluster::start().await;
     let ask = |resource: &str| json!({"spec": {"resourceAttributes": {"verb": "get", "resource": resource, "namespace": "ns"}}});
     let path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
@@ -378,7 +380,7 @@ async fn roles_that_choose_each_other_hold_the_rules_of_all() {
     assert_eq!(cluster.ask("alice", "GET", "/api/v1/secrets", &[], Value::Null).await.0, 403);
 }
 
-/// What stands in a list and cannot be read is not the same as nothing there.
+/// An unreadable entry of a list is not the same as an absent one.
 #[tokio::test]
 async fn an_audience_that_is_null_is_not_the_servers_own() {
     let cluster = Cluster::start().await;

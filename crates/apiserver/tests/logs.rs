@@ -1,4 +1,4 @@
-//! What operators read in the log and among the metrics: requests, clients in a hot loop, watchers that fell behind.
+//! Logs and metrics for operators: requests, clients in a hot loop, watchers that fell behind.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -32,7 +32,7 @@ impl Visit for Line {
 
 impl Subscriber for Recorder {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("apiserver")
+        metadata.target().starts_with("celplane_apiserver")
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -54,7 +54,7 @@ impl Subscriber for Recorder {
     fn exit(&self, _: &Id) {}
 }
 
-/// Begins to listen, if nobody has.
+/// Starts recording log lines, if not done yet.
 pub(crate) fn listen() {
     LINES.get_or_init(|| {
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -70,11 +70,11 @@ pub(crate) fn lines_with(words: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn requests_are_told_where_they_are_asked_for() {
+async fn requests_are_logged_at_the_requested_verbosity() {
     listen();
     for logs_requests in [false, true] {
         let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
-        let server = Server::start(store, Options { logs_requests, ..Options::default() }).await.unwrap();
+        let server = Server::start(store, Options { logs_requests, ..Options::without_controllers() }).await.unwrap();
         let headers = [("user-agent", "curious/1.0"), ("audit-id", "the-name-of-it")];
         let path = "/api/v1/namespaces/none/configmaps/none?pretty=true";
         let (code, _) = Cluster(server).ask_as(&admin(), "GET", path, &headers, json!(null)).await;
@@ -88,7 +88,7 @@ async fn requests_are_told_where_they_are_asked_for() {
 }
 
 #[tokio::test]
-async fn a_client_in_a_hot_loop_is_told_once() {
+async fn hot_loop_client_is_logged_once() {
     listen();
     let cluster = Cluster::start().await;
     let user = User::authenticated("looping", &["system:masters"]);
@@ -96,7 +96,7 @@ async fn a_client_in_a_hot_loop_is_told_once() {
         let pod = json!({"metadata": {"name": format!("p-{number}")}, "spec": {"containers": []}});
         assert_eq!(cluster.ask(&user, "POST", "/api/v1/namespaces/ns/pods", pod).await.0, 422);
     }
-    let found = lines_with(&["again and again", "looping"]);
+    let found = lines_with(&["keeps rejecting", "looping"]);
     assert_eq!(found.len(), 1, "{found:?}");
     for word in ["WARN", "resource=\"pods\"", "namespace=\"ns\"", "count=5", "spec.containers: Required value"] {
         assert!(found[0].contains(word), "{word}: {found:?}");
@@ -116,7 +116,7 @@ async fn a_watcher_that_fell_behind_is_cut_off_and_counted() {
         let map = json!({"metadata": {"name": format!("m-{round}")}, "data": {"long": "x".repeat(100_000)}});
         cluster.make(maps, map).await;
     }
-    // It ends, though the client would read on: something was lost.
+    // It ends although the client would continue to read: events were lost.
     let read = tokio::time::timeout(Duration::from_secs(20), unread.collect()).await.unwrap().unwrap().to_bytes();
     assert!(read.len() < 80 * 100_000, "{}", read.len());
     let metrics = get("/metrics").await.collect().await.unwrap().to_bytes();

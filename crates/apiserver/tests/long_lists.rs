@@ -1,4 +1,4 @@
-//! Lists that are made while they are sent say what short ones say.
+//! Lists that are rendered while they are sent equal short ones.
 
 use crate::cluster::{Cluster, admin};
 
@@ -56,7 +56,7 @@ async fn check(cluster: &Cluster, query: &str, accept: &str, field: &str, expect
 }
 
 #[tokio::test]
-async fn long_lists_say_what_short_ones_say() {
+async fn long_lists_equal_short_ones() {
     let cluster = filled().await;
     let metadata = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
     for (query, expected) in [("", COUNT), ("labelSelector=of%3Dseven", 100), ("labelSelector=of%3Dnothing", 0)] {
@@ -131,7 +131,7 @@ async fn long_lists_are_messages_of_protobuf() {
 }
 
 #[tokio::test]
-async fn long_lists_of_custom_resources_stay_json_for_who_prefers_protobuf() {
+async fn custom_resource_lists_stay_json_for_protobuf_clients() {
     let cluster = filled().await;
     let accept = format!("{PROTOBUF},application/json");
     let (headers, _) = get(&cluster, MAPS, &[("accept", &accept)]).await;

@@ -11,9 +11,13 @@
     reason = "tests"
 )]
 
+// The short name of the crate in the rest of the workspace.
+extern crate celplane_apiserver as apiserver;
+
 mod admission;
-mod apply;
+mod aggregation;
 mod authorization;
+mod bootstrap_tokens;
 mod cbor;
 mod cluster_state;
 mod custom_resources;
@@ -21,21 +25,29 @@ mod details;
 mod flow_control;
 mod hostile;
 mod identity;
+mod list_fields;
 mod logs;
 mod long_lists;
 mod nodes;
 mod openapi;
 mod operations;
 mod over_network;
-mod patches;
+mod pod_security;
+mod policies;
 mod protobuf;
+mod proxies;
+mod recorded;
+mod reference;
 mod replay;
 mod replicas;
+mod resource_metrics;
 mod rights;
 mod scalars;
 mod services;
 mod siege;
 mod soak;
+mod unread_answers;
+mod webhooks;
 
 #[path = "support/cluster.rs"]
 mod cluster;

@@ -1,4 +1,4 @@
-//! What nodes may do, alone and as a fleet.
+//! Permissions of nodes, alone and as a fleet.
 
 use apiserver::identity::User;
 use serde_json::{Value, json};
@@ -8,13 +8,13 @@ use crate::cluster::{Cluster, node, pod};
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
 
 #[tokio::test]
-async fn a_node_reads_what_its_pods_mention_as_long_as_they_run() {
+async fn node_reads_references_of_its_running_pods() {
     let cluster = Cluster::start().await;
     let (a, b) = (node("a"), node("b"));
     cluster.make("/api/v1/namespaces/ns/secrets", json!({"metadata": {"name": "s"}})).await;
     let secret = "/api/v1/namespaces/ns/secrets/s";
     assert_eq!(cluster.ask(&a, "GET", secret, Value::Null).await.0, 403);
-    // A pod that has no node yet gives nobody a right, whatever its labels say.
+    // A pod without a node gives no permission, regardless of its labels.
     let mut waiting = pod("p", "");
     waiting["metadata"]["labels"] = json!({"nodeName": "b"});
     waiting["spec"]["volumes"] = json!([{"name": "v", "secret": {"secretName": "s"}}]);
@@ -28,7 +28,7 @@ async fn a_node_reads_what_its_pods_mention_as_long_as_they_run() {
     assert_eq!(cluster.ask(&a, "PUT", secret, json!({"metadata": {"name": "s"}})).await.0, 403);
     let gone = "/api/v1/namespaces/ns/pods/p?gracePeriodSeconds=0";
     assert_eq!(cluster.ask(&a, "DELETE", gone, Value::Null).await.0, 200);
-    // After this read the server knows that it is gone.
+    // After this read the server has observed the deletion.
     assert_eq!(cluster.ask(&a, "GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Da", Value::Null).await.0, 200);
     assert_eq!(cluster.ask(&a, "GET", secret, Value::Null).await.0, 403);
 }
@@ -40,7 +40,7 @@ async fn volumes_lead_to_their_secrets() {
     cluster.make(secrets, json!({"metadata": {"name": "publish"}})).await;
     cluster.make(secrets, json!({"metadata": {"name": "controller"}})).await;
     cluster.make(secrets, json!({"metadata": {"name": "late"}})).await;
-    // The second claim does not say yet which volume it has; the volume does.
+    // The second claim does not name its volume yet; the volume names the claim.
     for (claim, volume, secret) in [("c", "v", "publish"), ("d", "", "late")] {
         let claim = json!({"metadata": {"name": claim}, "spec": {"accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "", "volumeName": volume}});
@@ -100,14 +100,14 @@ async fn a_node_lives_with_its_own_rights() {
         let evict = json!({"metadata": {"name": name}});
         assert_eq!(cluster.ask(&a, "POST", &format!("{path}/eviction?dryRun=All"), evict).await.0, code.max(201));
     }
-    // The name without the group is nobody in particular.
+    // The name without the group is an ordinary user.
     let impostor = User::authenticated("system:node:a", &["dev"]);
     assert_eq!(cluster.ask(&impostor, "GET", "/api/v1/nodes/a", Value::Null).await.0, 403);
 }
 
 #[tokio::test]
-async fn tokens_are_for_pods_of_the_node_and_for_whom_they_want() {
-    let cluster = Cluster::start().await;
+async fn node_tokens_need_its_pods_and_their_audiences() {
+    let cluster = Cluster::with(apiserver::Options { node_fleet: true, ..apiserver::Options::default() }).await;
     cluster.make("/api/v1/namespaces/ns/serviceaccounts", json!({"metadata": {"name": "robot"}})).await;
     let mut user = pod("p", "a");
     user["spec"]["serviceAccountName"] = json!("robot");
@@ -150,7 +150,7 @@ async fn the_fleet_reads_all_and_writes_as_its_nodes() {
     let running = json!({"status": {"phase": "Running"}});
     let status = "/api/v1/namespaces/ns/pods/p/status";
     assert_eq!(cluster.ask_with(&fleet, "PATCH", status, &as_node, running.clone()).await.0, 200);
-    // It acts as nodes, and as nobody else.
+    // It can impersonate nodes, and no other user.
     for wanted in ["admin", "system:kube-scheduler", "system:serviceaccount:ns:robot", "system:node:"] {
         let headers = [("impersonate-user", wanted)];
         assert_eq!(cluster.ask_with(&fleet, "PATCH", status, &headers, running.clone()).await.0, 403, "{wanted}");

@@ -52,7 +52,7 @@ async fn the_older_document_has_custom_resources_and_an_edition() {
     assert_ne!(headers["etag"].to_str().unwrap(), etag);
     let (document, _) = older(&cluster).await;
     let schema = &document["definitions"]["com.example.v1.Widget"];
-    // What the older version cannot say is left out, as in Kubernetes.
+    // Keywords that OpenAPI v2 lacks are omitted, as in Kubernetes.
     let spec = json!({
         "type": "object", "required": ["size"],
         "properties": {

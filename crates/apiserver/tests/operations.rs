@@ -1,4 +1,4 @@
-//! What operators look at: full disks, events that come and go, backups, and the audit log.
+//! Operation: full disks, expiry of events, backups, and the audit log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,12 +31,12 @@ async fn a_server_on_a_full_disk_serves_reads_and_says_why_it_takes_no_writes() 
         let options = store::Options { free_bytes_min, ..store::Options::default() };
         Arc::new(Embedded::open(&path, options).unwrap())
     };
-    let server = Server::start(open(0), Options::default()).await.unwrap();
+    let server = Server::start(open(0), Options::without_controllers()).await.unwrap();
     assert_eq!(get(&server, "/readyz").await.0, 200);
     assert!(get(&server, "/readyz?verbose").await.1.contains("[+]store-writable ok\n"));
     server.stop().await.unwrap();
 
-    let cluster = Cluster(Server::start(open(1 << 60), Options::default()).await.unwrap());
+    let cluster = Cluster(Server::start(open(1 << 60), Options::without_controllers()).await.unwrap());
     let (code, list) = cluster.ask(&admin(), "GET", "/api/v1/namespaces", Value::Null).await;
     assert_eq!((code, list["items"].as_array().unwrap().len()), (200, 4));
     let (code, text) = get(&cluster.0, "/readyz").await;
@@ -53,12 +53,12 @@ async fn a_server_on_a_full_disk_serves_reads_and_says_why_it_takes_no_writes() 
     cluster.0.stop().await.unwrap();
 }
 
-/// Those that are under way together wait for the disk together.
+/// Concurrent deletions share the syncs of the disk.
 #[tokio::test]
 async fn a_collection_is_deleted_many_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(Embedded::open(directory.path().join("store"), store::Options::default()).unwrap());
-    let cluster = Cluster(Server::start(store.clone(), Options::default()).await.unwrap());
+    let cluster = Cluster(Server::start(store.clone(), Options::without_controllers()).await.unwrap());
     let maps = "/api/v1/namespaces/default/configmaps";
     let made = (0..300).map(|number| {
         let labels = if number < 256 { json!({"doomed": "yes"}) } else { json!({}) };
@@ -155,10 +155,11 @@ async fn events_are_read_selected_and_watched_as_before() {
 async fn a_backup_is_for_administrators_and_holds_everything() {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(Embedded::open(directory.path().join("store"), store::Options::default()).unwrap());
-    let cluster = Cluster(Server::start(store.clone(), Options::default()).await.unwrap());
+    let cluster = Cluster(Server::start(store.clone(), Options::without_controllers()).await.unwrap());
     cluster.make("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
     let alice = User::authenticated("alice", &[]);
     assert_eq!(cluster.ask(&alice, "GET", "/store/backup", Value::Null).await.0, 403);
+    assert_eq!(cluster.ask(&admin(), "POST", "/store/backup", Value::Null).await.0, 405);
     let request = Request::get("/store/backup").body(Full::new(Bytes::new())).unwrap();
     let response = cluster.0.handle(request, Some(&admin())).await;
     assert_eq!(response.status().as_u16(), 200);
@@ -175,7 +176,7 @@ async fn a_backup_is_for_administrators_and_holds_everything() {
 }
 
 #[tokio::test]
-async fn the_audit_log_says_who_did_what_as_the_policy_wants_it() {
+async fn audit_log_follows_the_policy() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     let policy = "
@@ -193,7 +194,8 @@ rules:
 ";
     let rotation = Rotation { file_bytes_max: 0, files_max: 0, age_max: Duration::ZERO };
     let log = Log::open(&path, rotation).unwrap();
-    let options = Options { audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)), ..Options::default() };
+    let options =
+        Options { audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)), ..Options::without_controllers() };
     let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
     let cluster = Cluster(Server::start(store, options).await.unwrap());
     let maps = "/api/v1/namespaces/default/configmaps";
@@ -261,9 +263,9 @@ rules:
     assert!(made.get("impersonatedUser").is_none());
 }
 
-/// Whatever form a body has and however it is written, the log names the object that was made.
+/// For every form and notation of a body, the log names the created object.
 #[tokio::test]
-async fn the_audit_log_names_what_was_made_by_the_reader_that_made_it() {
+async fn audit_log_names_generated_objects() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     let policy = "
@@ -277,7 +279,8 @@ rules:
 ";
     let rotation = Rotation { file_bytes_max: 0, files_max: 0, age_max: Duration::ZERO };
     let log = Log::open(&path, rotation).unwrap();
-    let options = Options { audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)), ..Options::default() };
+    let options =
+        Options { audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)), ..Options::without_controllers() };
     let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
     let cluster = Cluster(Server::start(store, options).await.unwrap());
     // Metadata with a name, in an envelope.
@@ -312,7 +315,7 @@ rules:
 #[tokio::test]
 async fn a_request_that_is_dropped_does_not_stay_in_flight() {
     let cluster = Cluster::start().await;
-    // Whoever sends a body without end, and goes.
+    // A client that sends an endless body, and disconnects.
     for _ in 0..3 {
         let (sender, body) = futures::channel::mpsc::unbounded::<Result<http_body::Frame<Bytes>, std::io::Error>>();
         let request = Request::post("/api/v1/namespaces").body(http_body_util::StreamBody::new(body)).unwrap();
@@ -331,13 +334,14 @@ async fn a_request_that_is_dropped_does_not_stay_in_flight() {
 }
 
 #[tokio::test]
-async fn who_goes_away_before_the_answer_is_in_the_audit_log() {
+async fn disconnected_client_is_in_the_audit_log() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     let policy =
         "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: Metadata}]}";
     let log = Log::open(&path, Rotation { file_bytes_max: 0, files_max: 0, age_max: Duration::ZERO }).unwrap();
-    let options = Options { audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)), ..Options::default() };
+    let options =
+        Options { audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)), ..Options::without_controllers() };
     let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
     let cluster = Cluster(Server::start(store, options).await.unwrap());
     let (sender, body) = futures::channel::mpsc::unbounded::<Result<http_body::Frame<Bytes>, std::io::Error>>();
@@ -356,7 +360,7 @@ async fn who_goes_away_before_the_answer_is_in_the_audit_log() {
 }
 
 #[tokio::test]
-async fn protobuf_is_sent_to_those_who_prefer_it_and_json_where_there_is_none() {
+async fn protobuf_is_sent_on_request_with_json_fallback() {
     let cluster = Cluster::start().await;
     for n in 0..3 {
         cluster
@@ -400,4 +404,63 @@ async fn protobuf_is_sent_to_those_who_prefer_it_and_json_where_there_is_none() 
     });
     cluster.make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
     assert_eq!(ask("/apis/example.com/v1/things").await.0, "application/json");
+}
+
+#[tokio::test]
+async fn times_in_objects_and_audit_events_come_from_the_clock() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("audit.log");
+    let policy = "{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}";
+    let rotation = Rotation { file_bytes_max: 0, files_max: 0, age_max: Duration::ZERO };
+    let log = Log::open(&path, rotation).unwrap();
+    let options = Options {
+        audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)),
+        clock: clock::Clock::starting_at(api::time::Timestamp::parse("2031-02-03T04:05:06Z").unwrap()),
+        ..Options::without_controllers()
+    };
+    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let cluster = Cluster(Server::start(store, options).await.unwrap());
+    let announced = cluster.0.announce(apiserver::serving::presence::Presence {
+        address: "192.0.2.1:6443".parse().unwrap(),
+        hostname: "vm".to_owned(),
+        client_authorities: String::new(),
+        cluster_info: None,
+    });
+    let service = json!({"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}});
+    cluster.make("/api/v1/namespaces/default/services", service).await;
+    let schema = json!({
+        "metadata": {"name": "dangling"},
+        "spec": {"priorityLevelConfiguration": {"name": "none"}, "matchingPrecedence": 500}
+    });
+    cluster.make("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", schema).await;
+    for (path, list) in [
+        ("/api/v1/namespaces", "creationTimestamp"),
+        ("/apis/networking.k8s.io/v1/ipaddresses", "creationTimestamp"),
+        ("/apis/networking.k8s.io/v1/servicecidrs", "lastTransitionTime"),
+        ("/apis/apiregistration.k8s.io/v1/apiservices", "lastTransitionTime"),
+        ("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/dangling", "lastTransitionTime"),
+        ("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", "renewTime"),
+    ] {
+        let field = format!("\"{list}\":\"");
+        // Leases and conditions are written in the background.
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(60);
+        let text = loop {
+            let text = get(&cluster.0, path).await.1;
+            if text.contains(&field) {
+                break text;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "{path}: {text}");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        };
+        let times: Vec<&str> = text.split(&field).skip(1).map(|rest| &rest[..10]).collect();
+        assert!(times.iter().all(|time| *time == "2031-02-03"), "{path}: {times:?}");
+    }
+    cluster.0.stop().await.unwrap();
+    announced.gone().await;
+    let text = std::fs::read_to_string(&path).unwrap();
+    for field in ["requestReceivedTimestamp", "stageTimestamp"] {
+        let field = format!("\"{field}\":\"");
+        assert!(text.split(&field).skip(1).all(|rest| rest.starts_with("2031-02-03T04:")), "{text}");
+    }
+    assert!(text.contains("2031-02-03T04:05:"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! What only a connection shows: many watches over one, compressed answers, and certificates that change.
+//! Behavior of connections: many watches over one, compressed responses, and certificate rotation.
 
 use crate::network;
 
@@ -49,9 +49,9 @@ async fn hundreds_of_watches_share_one_connection_with_requests() {
     network.stop().await;
 }
 
-/// Some clients take it for a failure if they cannot send the rest.
+/// Some clients treat it as a failure if they cannot send the rest.
 #[tokio::test]
-async fn who_is_refused_over_http_2_can_finish_what_it_sends() {
+async fn rejected_http_2_client_can_finish_its_upload() {
     let network = Network::start().await;
     let stream = TokioIo::new(network.place.stream().await);
     let (mut sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
@@ -78,7 +78,7 @@ async fn who_is_refused_over_http_2_can_finish_what_it_sends() {
 }
 
 #[tokio::test]
-async fn long_answers_are_compressed_for_those_who_take_it() {
+async fn long_responses_are_compressed_on_request() {
     let network = Network::start().await;
     let mut connection = network.connect().await;
     for n in 0..4 {
@@ -126,7 +126,7 @@ async fn new_certificates_count_for_new_connections() {
         std::fs::remove_file(directory.join(file)).unwrap();
     }
     let renewed = Bundle::load_or_create(directory, &network::addresses()).unwrap();
-    // Another authority vouches for clients too.
+    // Another authority for client certificates is added.
     let elsewhere = tempfile::tempdir().unwrap();
     let stranger = Bundle::load_or_create(elsewhere.path(), &network::addresses()).unwrap();
     let authorities = format!("{}{}", renewed.authority.certificate(), stranger.authority.certificate());

@@ -47,7 +47,7 @@ async fn watch(cluster: &Cluster, path: &str, accept: &str) -> (u16, String, Vec
 }
 
 #[tokio::test]
-async fn a_watch_is_sent_in_frames_to_those_who_prefer_protobuf() {
+async fn protobuf_watch_is_sent_in_frames() {
     let cluster = Cluster::start().await;
     let pods = "/api/v1/namespaces/ns/pods";
     cluster.make(pods, pod("a", "n")).await;
@@ -82,7 +82,7 @@ async fn a_watch_is_sent_in_frames_to_those_who_prefer_protobuf() {
     let ((), (_, _, body)) = tokio::join!(change, watch(&cluster, &path, PROTOBUF));
     let kinds: Vec<String> = events(&body).into_iter().map(|(kind, _)| kind).collect();
     assert_eq!(kinds, ["ADDED", "DELETED"]);
-    // What cannot be gone on with is told in the same form.
+    // Fatal errors are sent in the same form.
     let (_, _, body) =
         watch(&cluster, "/api/v1/pods?watch=1&resourceVersion=1&timeoutSeconds=1", "application/json").await;
     let is_too_old = String::from_utf8_lossy(&body).contains("ERROR");
@@ -113,7 +113,7 @@ async fn metadata_alone_is_sent_in_protobuf() {
         let object = if kind.ends_with("List") { &found["items"][0] } else { &found };
         assert_eq!(object["metadata"]["name"], "a", "{accept}");
     }
-    // Whoever is refused did not ask for the refusal in that form.
+    // A rejection is not sent in the requested form of the object.
     let (code, content, _) = watch(&cluster, &format!("{pods}/b"), &format!("{METADATA},application/json")).await;
     assert_eq!((code, content.as_str()), (404, "application/json"));
     let (code, content, body) = watch(&cluster, &format!("{pods}/b"), PROTOBUF).await;

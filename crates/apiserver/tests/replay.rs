@@ -1,8 +1,8 @@
 //! Replays requests that a real API server answered, and compares the answers after volatile values are masked.
 //!
-//! What does not agree yet is listed in `known_gaps.txt` and `client_gaps.txt`, one scenario and step per line, with the first
-//! place that differs; a listed step that agrees, or differs elsewhere, fails the test as well, so that the lists only shrink.
-//! `CELPLANE_GAPS=write` writes them anew.
+//! Known differences are listed in `known_gaps.txt` and `client_gaps.txt`, one scenario and step per line, with
+//! the first place that differs; a listed step that agrees, or differs elsewhere, fails the test as well, so
+//! that the lists only shrink. `CELPLANE_GAPS=write` rewrites them.
 
 mod clients;
 mod mask;
@@ -39,7 +39,7 @@ const FILES: &[(&str, &str)] = &[
     ("dra", "claims and slices of devices"),
 ];
 
-/// How many servers play the requests of clients at a time.
+/// Number of servers that replay the requests of clients in parallel.
 const SERVERS: usize = 8;
 
 #[test]
@@ -59,7 +59,9 @@ fn recorded_answers_agree() {
 #[test]
 fn requests_of_recorded_clients_are_answered_as_they_were() {
     let mut report = Report::new("client_gaps.txt");
-    let cases: Vec<Value> = steps("clients").collect();
+    let only = std::env::var("CELPLANE_REPLAY").ok();
+    let mut cases = clients::cases::all();
+    cases.retain(|case| only.as_ref().is_none_or(|only| case["scenario"].as_str().unwrap().contains(only.as_str())));
     let plays = cases.chunks(cases.len().div_ceil(SERVERS).max(1)).map(|cases| clients::play(cases.to_vec()));
     report.add("clients", "depends on what others wrote", run(plays.collect()));
     report.check();
@@ -90,7 +92,7 @@ fn run<F: Future<Output = Vec<Outcome>> + Send + 'static>(plays: Vec<F>) -> Vec<
     })
 }
 
-/// Where a difference is, or what kind of one: without the values, which may change from run to run.
+/// Position or kind of a difference: without the values, which may change from run to run.
 fn place(difference: &str) -> String {
     let first_line = difference.lines().next().unwrap_or_default();
     let ends = [": ", " is {", " is [", " is \"", " is `", " `"].iter().filter_map(|end| first_line.find(end));
@@ -100,7 +102,7 @@ fn place(difference: &str) -> String {
 }
 
 #[test]
-fn a_gap_is_told_by_its_place() {
+fn gap_is_identified_by_its_position() {
     for (difference, expected) in [
         (".items[0].spec is missing: {\"a\": 1}", ".items[0].spec is missing"),
         (".spec.x should not be there: 1", ".spec.x should not be there"),
@@ -115,7 +117,7 @@ fn a_gap_is_told_by_its_place() {
     }
 }
 
-/// What agrees, and what does not as listed.
+/// Agreeing steps, and differences that are not as listed.
 struct Report {
     gaps_path: PathBuf,
     /// The listed steps, where they differ, and why.

@@ -1,7 +1,7 @@
-//! Several API servers on one real etcd: what clients may rely on when they move from one to the other, and what they are
-//! told when etcd is away.
+//! Several API servers on one real etcd: guarantees for clients that switch between them, and errors while etcd
+//! is unavailable.
 //!
-//! Without `etcd` the tests say so and pass, unless `CELPLANE_REQUIRE_TOOLS=1` is set.
+//! Without `etcd` the tests print a note and pass, unless `CELPLANE_REQUIRE_TOOLS=1` is set.
 
 #[path = "../../store/tests/support/etcd_server.rs"]
 mod etcd_server;
@@ -35,7 +35,7 @@ async fn open(etcd: &etcd_server::Server, compaction: Option<Duration>) -> Arc<S
     let store = Arc::new(Etcd::new(options).unwrap());
     let started = Instant::now();
     loop {
-        let options = Options { store_name: "etcd", compaction_interval: compaction, ..Options::default() };
+        let options = Options { store_name: "etcd", compaction_interval: compaction, ..Options::without_controllers() };
         match Server::start(store.clone(), options).await {
             Ok(server) => return server,
             Err(error) => assert!(started.elapsed() < Duration::from_secs(30), "etcd does not start: {error:?}"),
@@ -107,7 +107,7 @@ impl Watch {
     }
 }
 
-/// What a writer did to its object: the versions that were acknowledged, and its counts.
+/// Writes to an object: the acknowledged versions, and their counts.
 type History = BTreeMap<u64, u64>;
 
 /// Counts up in one object, through one server after the other, and reads it back through the other.
@@ -131,7 +131,7 @@ async fn write_and_read(servers: [Arc<Server>; 2], name: String, stop: Arc<Atomi
         assert!(version(&written) > seen);
         seen = version(&written);
         history.insert(seen, count);
-        // A consistent read elsewhere knows it, and so does one that asks for nothing older.
+        // A consistent read elsewhere returns it, and so does one with a minimum version.
         for query in [String::new(), format!("?resourceVersion={seen}")] {
             let (status, read) = ask(there, "GET", &format!("{path}{query}"), &Value::Null).await;
             assert_eq!(status, 200, "{read}");
@@ -370,8 +370,8 @@ async fn while_etcd_is_away_the_cache_answers_and_nothing_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn versions_that_are_not_there_are_told_apart() {
-    if is_missing("versions_that_are_not_there_are_told_apart") {
+async fn unavailable_versions_have_distinct_errors() {
+    if is_missing("unavailable_versions_have_distinct_errors") {
         return;
     }
     let replicas = Replicas::start(Some(Duration::from_millis(200))).await;
@@ -384,7 +384,7 @@ async fn versions_that_are_not_there_are_told_apart() {
     assert_eq!(status, 504, "{answer}");
     assert!(answer["message"].as_str().unwrap().starts_with("Timeout: Too large resource version: "), "{answer}");
     assert_eq!(answer["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
-    // Long forgotten, by whichever server it was: both say so.
+    // Compacted by any of the servers: both report it.
     let exact = format!("{collection}?resourceVersion={}&resourceVersionMatch=Exact", version(&made));
     let started = Instant::now();
     for server in [&one, &other] {

@@ -1,4 +1,4 @@
-//! Ways to gain rights that nobody gave, beyond the recorded ones: other verbs, other forms of a patch, other places.
+//! Attempts to gain permissions, beyond the recorded ones: other verbs, other forms of a patch, other places.
 
 use apiserver::identity::User;
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn binding(name: &str, role: &str, user: &str) -> Value {
 
 async fn patch(cluster: &Cluster, user: &User, path: &str, kind: &str, body: Value) -> u16 {
     let path = if kind == APPLY { format!("{path}?fieldManager=m&force=true") } else { path.to_owned() };
-    // The helper sets a form of its own for the method PATCH.
+    // The helper sets its own form for the method PATCH.
     cluster.ask_as(user, "PATCH", &path, &[("content-type", kind)], body).await.0
 }
 
@@ -128,7 +128,7 @@ async fn roles_that_are_there_are_not_put_to_other_use() {
     });
     assert_eq!(patch(&cluster, &user, &one, APPLY, applied).await, 403);
     let (_, mut role) = cluster.ask(&user, "GET", &one, Value::Null).await;
-    // Nothing changes: fine. A label without a value, or an annotation: not.
+    // An unchanged object is accepted; a label without a value, or an annotation, is not.
     assert_eq!(cluster.ask(&user, "PUT", &one, role.clone()).await.0, 200);
     role["metadata"]["labels"]["x"] = "".into();
     assert_eq!(cluster.ask(&user, "PUT", &one, role).await.0, 403);
@@ -176,7 +176,7 @@ async fn a_role_that_is_not_there_is_not_an_empty_one() {
 }
 
 #[tokio::test]
-async fn identities_that_cannot_be_read_are_nobody() {
+async fn unreadable_identities_are_anonymous() {
     let cluster = Cluster::start().await;
     let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let ask = async |headers: &[(&str, &[u8])]| {
@@ -202,7 +202,7 @@ async fn identities_that_cannot_be_read_are_nobody() {
             assert_eq!(ask(&headers).await.0, 400, "{header} {broken:?}");
         }
     }
-    // Of several users the first counts; parts without a user are refused.
+    // The first of several users counts; parts without a user are rejected.
     assert_eq!(ask(&[("impersonate-user", b"bob"), ("impersonate-user", b"\xff")]).await.1, "bob");
     assert_eq!(ask(&[("impersonate-group", b"system:masters")]).await.0, 400);
     assert_eq!(ask(&[("impersonate-user", b""), ("impersonate-uid", b"7")]).await.0, 400);
@@ -210,7 +210,7 @@ async fn identities_that_cannot_be_read_are_nobody() {
 }
 
 #[tokio::test]
-async fn a_request_for_a_certificate_names_who_sent_it() {
+async fn certificate_request_records_its_sender() {
     let signing = rule(
         &["create", "get", "update", "patch"],
         "certificates.k8s.io",
@@ -250,7 +250,7 @@ async fn a_request_for_a_certificate_names_who_sent_it() {
     assert_ne!(changed["spec"]["username"], "admin");
     let (_, changed) = cluster.ask(&user, "PATCH", &format!("{one}/status"), username).await;
     assert_ne!(changed["spec"]["username"], "admin");
-    // Whoever may write the parts may still not speak for the signer.
+    // Permission to write the parts does not include speaking for the signer.
     let approved =
         json!({"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r", "message": "m"}]}});
     assert_eq!(cluster.ask(&user, "PATCH", &format!("{one}/approval"), approved.clone()).await.0, 403);
@@ -299,7 +299,7 @@ async fn a_certificate_of_a_pod_is_asked_for_with_the_key_and_answered_by_the_si
     let one = format!("{path}/r");
     let (code, _) = cluster.ask(&user, "PATCH", &one, json!({"spec": {"podUID": "4"}})).await;
     assert_eq!(code, 422);
-    // Whoever may write the status may still not speak for the signer.
+    // Permission to write the status does not include speaking for the signer.
     let time = "2026-01-01T00:00:00Z";
     let denied = json!({"status": {"conditions": [
         {"type": "Denied", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time}

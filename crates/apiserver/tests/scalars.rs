@@ -91,7 +91,7 @@ async fn controllers_of_ingress_classes_are_paths_behind_domains() {
         let path = "/apis/networking.k8s.io/v1/ingressclasses?dryRun=All";
         let (_, answer) = cluster.ask(&admin(), "POST", path, body).await;
         let mut found = errors(&answer);
-        // The length of a controller has a bound of its own.
+        // The length of a controller has a separate limit.
         found.retain(|it| !it.contains("Too long"));
         assert_eq!(found, expected(&case, "spec.controller"), "{case}");
     }

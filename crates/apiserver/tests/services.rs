@@ -17,7 +17,7 @@ async fn server(store: &Arc<Embedded>, addresses: &str, ports: &str) -> Arc<Serv
     let options = Options {
         service_addresses: addresses.parse().unwrap(),
         service_ports: ports.parse().unwrap(),
-        ..Options::default()
+        ..Options::without_controllers()
     };
     Server::start(store.clone(), options).await.unwrap()
 }
@@ -59,14 +59,14 @@ async fn refused(server: &Arc<Server>, name: &str, spec: Value) -> String {
 }
 
 #[tokio::test]
-async fn each_kind_gets_what_it_needs() {
+async fn each_service_type_gets_its_allocations() {
     let server = server(&store(), "10.96.0.0/12", "30000-32767").await;
     let plain = make(&server, "plain", json!({})).await;
     let address = plain["clusterIP"].as_str().unwrap();
     assert!(address.starts_with("10."), "{address}");
     assert_eq!(plain["clusterIPs"], json!([address]));
     assert_eq!((&plain["ipFamilies"], &plain["ipFamilyPolicy"]), (&json!(["IPv4"]), &json!("SingleStack")));
-    // The address is an object that says whose it is.
+    // The address is an object that names its owner.
     let (status, object) =
         ask(&server, "GET", &format!("/apis/networking.k8s.io/v1/ipaddresses/{address}"), Value::Null).await;
     assert_eq!((status, &object["spec"]["parentRef"]["name"]), (200, &json!("plain")));
@@ -99,7 +99,7 @@ async fn each_kind_gets_what_it_needs() {
 }
 
 #[tokio::test]
-async fn what_is_taken_or_out_of_range_is_refused() {
+async fn used_or_out_of_range_values_are_rejected() {
     let server = server(&store(), "10.96.0.0/16", "30000-30003").await;
     make(&server, "a", json!({"clusterIP": "10.96.0.7"})).await;
     assert_eq!(
@@ -142,7 +142,7 @@ async fn what_is_taken_or_out_of_range_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_let_go_can_be_had_again() {
+async fn released_values_can_be_reused() {
     let server = server(&store(), "10.96.0.0/16", "30000-30000").await;
     let spec = json!({"clusterIP": "10.96.0.7", "type": "NodePort"});
     make(&server, "a", spec.clone()).await;
@@ -211,7 +211,7 @@ async fn two_servers_never_give_the_same() {
 }
 
 #[tokio::test]
-async fn what_a_crash_left_behind_is_found_unused() {
+async fn allocations_leaked_by_a_crash_are_repaired() {
     let store = store();
     let server = server(&store, "10.96.0.0/16", "30000-32767").await;
     make(&server, "user", json!({"clusterIP": "10.96.0.9"})).await;
@@ -221,8 +221,7 @@ async fn what_a_crash_left_behind_is_found_unused() {
         );
         let mut object = api::json::parse(text.as_bytes()).unwrap();
         let key = format!("/registry/networking.k8s.io/ipaddresses/{address}");
-        let _ =
-            store.write(Write::create(key, apiserver::storage::stored::encode(&mut object).unwrap())).await.unwrap();
+        let _ = store.write(Write::create(key, cache::stored::encode(&mut object).unwrap())).await.unwrap();
     };
     leave("10.96.0.5", "nobody", "2020-01-01T00:00:00Z").await;
     leave("10.96.0.6", "nobody", "2999-01-01T00:00:00Z").await;

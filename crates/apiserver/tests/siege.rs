@@ -1,12 +1,13 @@
-//! Everything at once that keeps a server from serving, beside ordinary work: nobody who behaves notices.
+//! All attacks at once, in parallel to ordinary work: well-behaved clients are unaffected.
 //!
-//! Attacks and quiet alternate. A few seconds by default; `CELPLANE_SIEGE_SECONDS` makes it longer: then each attack has a
-//! window of its own before all of them go on together, a table says what ordinary requests and health did meanwhile, and
-//! times and memory are compared, which a busy machine would make a matter of luck. `CELPLANE_BIN` names a program to
-//! attack instead of a server in this process.
+//! Attacks and quiet alternate. A few seconds by default; `CELPLANE_SIEGE_SECONDS` makes it longer: then each
+//! attack has a separate window before all of them run together, a table shows the latencies of ordinary
+//! requests and health checks, and times and memory are compared, which would be unreliable on a busy machine.
+//! `CELPLANE_BIN` names a program to attack instead of a server in this process.
 
 mod attacks;
 mod table;
+mod unread;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -38,20 +39,20 @@ const MORE_MEMORY_MAX: u64 = 600 << 10;
 /// and after it this many.
 const MEMORY_KEPT_MAX: u64 = 150 << 10;
 
-/// What goes on.
+/// State of the siege.
 struct Siege {
     place: Arc<Place>,
     /// The attacks that are under way, a bit for each.
     attacks: AtomicU32,
     over: AtomicBool,
     attacked: Vec<AtomicUsize>,
-    /// Refusals that said when to come again.
+    /// Rejections with a `Retry-After`.
     refused: AtomicUsize,
-    /// How many connections that say nothing an attacker holds.
+    /// Number of silent connections that an attacker holds.
     silent: usize,
 }
 
-/// The server, here or as a process of its own.
+/// The server, in this process or as a separate one.
 enum Besieged {
     Here(Network),
     There(Child, #[expect(dead_code, reason = "removed with it")] tempfile::TempDir),
@@ -60,7 +61,7 @@ enum Besieged {
 impl Drop for Besieged {
     fn drop(&mut self) {
         if let Besieged::There(child, _) = self {
-            // It may have ended by itself.
+            // It may already have exited.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -70,8 +71,9 @@ impl Drop for Besieged {
 impl Besieged {
     async fn here() -> (Self, Arc<Place>) {
         let users = ["jane", "mallory", "nobody"].map(|name| (name.to_owned(), User::authenticated(name, &[])));
-        let options = Options { tokens: users.into(), connections_max: 300, ..Options::default() };
+        let options = Options { tokens: users.into(), connections_max: 300, ..Options::without_controllers() };
         let network = Network::start_with(store::Options::default(), options).await;
+        network.server.set_kubelets(Arc::new(unread::Agent));
         let place = network.place.clone();
         (Self::Here(network), place)
     }
@@ -122,7 +124,8 @@ impl Besieged {
 }
 
 impl Siege {
-    /// What somebody does who behaves; all of it succeeds, at the second attempt if the server says when.
+    /// Requests of a well-behaved client; all of them succeed, at the second attempt if the server requests a
+    /// retry.
     async fn ordinary(&self, name: &str, headers: &[(&str, &str)], mut connection: Connection) -> Samples {
         let maps = "/api/v1/namespaces/default/configmaps";
         let (mut round, mut samples) = (0, Samples::default());
@@ -156,7 +159,7 @@ impl Siege {
         samples
     }
 
-    /// How long health took to answer.
+    /// Latencies of health checks.
     async fn health(&self) -> Samples {
         let mut samples = Samples::default();
         let mut connection = self.place.connect().await;
@@ -164,7 +167,7 @@ impl Siege {
         while !self.over.load(Ordering::Relaxed) {
             round += 1;
             if round.is_multiple_of(100) {
-                // Who comes anew is let in, too.
+                // A new connection is accepted, too.
                 connection = self.place.connect().await;
             }
             for path in ["/livez", "/readyz"] {
@@ -180,7 +183,7 @@ impl Siege {
     }
 }
 
-/// What the siege needs: many objects, three users, and roles that are made of each other.
+/// Prepares the siege: many objects, three users, and roles that aggregate each other.
 async fn prepare(place: &Place, objects: usize) {
     let mut admin = place.connect().await;
     let make = async |admin: &mut Connection, path: &str, body: Value| {
@@ -189,7 +192,9 @@ async fn prepare(place: &Place, objects: usize) {
     };
     make(&mut admin, "/api/v1/namespaces", json!({"metadata": {"name": "big"}})).await;
     let roles = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
-    let rules = json!([{"apiGroups": [""], "resources": ["configmaps", "namespaces", "events"], "verbs": ["*"]}]);
+    let [logs, things] = unread::rules();
+    let maps = json!({"apiGroups": [""], "resources": ["configmaps", "namespaces", "events"], "verbs": ["*"]});
+    let rules = json!([maps, logs, things]);
     make(&mut admin, roles, json!({"metadata": {"name": "maps"}, "rules": rules})).await;
     let user = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": name});
     let role = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
@@ -204,6 +209,7 @@ async fn prepare(place: &Place, objects: usize) {
             "aggregationRule": {"clusterRoleSelectors": [selector]}, "rules": []});
         make(&mut admin, roles, role).await;
     }
+    unread::prepare(&mut admin).await;
     let numbers: Vec<usize> = (0..objects).collect();
     for some in numbers.chunks(100) {
         let made = some.iter().map(|number| {
@@ -220,15 +226,15 @@ async fn prepare(place: &Place, objects: usize) {
     }
 }
 
-/// Which attacks go on in which window: quiet and attacks in turn. If there is time, each attack comes alone first.
+/// The attacks of each window: quiet and attacks in turn. If there is time, each attack runs alone first.
 fn windows(count: usize) -> Vec<u32> {
     let singles = if count >= ATTACKS.len() * 3 { ATTACKS.len() } else { 0 };
     let attacks = (0..singles).map(|kind| 1 << kind).chain(std::iter::repeat(ALL));
     attacks.flat_map(|attack| [0, attack]).take(count).collect()
 }
 
-/// A runtime of its own, so that who measures does not wait in line behind who attacks. All threads have the same
-/// priority: attackers take what they can get of the machine.
+/// A separate runtime, so that measurements do not wait behind attackers. All threads have the same priority:
+/// attackers take as much of the machine as they can get.
 fn runtime(threads: usize) -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build().unwrap()
 }
@@ -243,7 +249,7 @@ fn raise_file_limit() {
 }
 
 #[test]
-fn who_behaves_does_not_notice() {
+fn well_behaved_client_is_unaffected() {
     let seconds: Option<u64> = std::env::var("CELPLANE_SIEGE_SECONDS").ok().and_then(|it| it.parse().ok());
     let program = std::env::var_os("CELPLANE_BIN");
     raise_file_limit();

@@ -10,7 +10,7 @@ use http_body_util::BodyExt as _;
 use network::Network;
 use serde_json::{Value, json};
 
-/// What a process holds.
+/// Resources of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Held {
     tasks: usize,
@@ -38,7 +38,7 @@ async fn settle(before: Held) -> Held {
     }
 }
 
-/// What is held once nothing goes any more.
+/// Returns the resources once they are stable.
 async fn rest() -> Held {
     let mut last = held();
     let mut same = 0;
@@ -92,7 +92,7 @@ async fn visit(network: &Network, client: usize, round: usize) -> usize {
         assert_eq!(refused.status(), 400);
         requests += 5;
     }
-    // Half of the clients leave without a word.
+    // Half of the clients disconnect silently.
     if client.is_multiple_of(2) {
         for mut watch in watches {
             let _ = tokio::time::timeout(Duration::from_millis(1), watch.frame()).await;

@@ -17,10 +17,10 @@ use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
 use store::Embedded;
 
-/// Asks the bench to repeat something instead: what, how often.
+/// Flag that makes the bench repeat one workload: name and number.
 const REPEAT: &str = "--repeat";
 
-/// What is counted, and how often in the shorter and the longer run.
+/// Workloads, with the number of repetitions in the shorter and the longer run.
 const WORK: [(&str, u64, u64); 9] = [
     ("create", 50, 250),
     ("get", 100, 1100),
@@ -33,7 +33,7 @@ const WORK: [(&str, u64, u64); 9] = [
     ("table, 500 pods", 2, 12),
 ];
 
-/// How many pods are there before.
+/// Number of existing pods.
 const PODS: usize = 500;
 
 fn main() -> ExitCode {
@@ -87,7 +87,8 @@ fn repeat(what: &str, count: u64) -> ExitCode {
 
 async fn work(what: &str, count: u64) -> anyhow::Result<()> {
     let store = Arc::new(Embedded::in_memory(store::Options::default())?);
-    let server = Server::start(store, Options { features: Features::default(), ..Options::default() }).await?;
+    let server =
+        Server::start(store, Options { features: Features::default(), ..Options::without_controllers() }).await?;
     let admin = User::authenticated("admin", &["system:masters"]);
     // Has its rights from roles, not from being the master.
     let scheduler = User::authenticated("system:kube-scheduler", &[]);
@@ -138,7 +139,8 @@ async fn work(what: &str, count: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sends a request and reads all of its answer. `media` is what a write sends, or what a read wants.
+/// Sends a request and reads the whole response. `media` is the content type of a write, or the accepted type
+/// of a read.
 async fn send(
     server: &Arc<Server>,
     user: &User,

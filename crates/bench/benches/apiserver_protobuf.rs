@@ -46,7 +46,7 @@ fn main() -> ExitCode {
 
 async fn run(count: usize, rounds: usize) -> Result<(), Failure> {
     let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\n")?;
-    let options = Options { tokens, ..Options::default() };
+    let options = Options { tokens, ..Options::without_controllers() };
     let server = Server::start(Arc::new(Embedded::in_memory(store::Options::default())?), options).await?;
     for number in 0..count {
         let name = format!("web-{number:05}");

@@ -53,7 +53,7 @@ async fn run(count: usize, rounds: usize) -> Result<(), Failure> {
     let features = Features::default().with(Gate::CRDAdditionalPrinterColumnCEL, true);
     let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\n")?;
     // All cells are wanted here.
-    let options = Options { features, tokens, table_cost_max: u64::MAX, ..Options::default() };
+    let options = Options { features, tokens, table_cost_max: u64::MAX, ..Options::without_controllers() };
     let server = Server::start(Arc::new(Embedded::in_memory(store::Options::default())?), options).await?;
     for (plural, kind, way) in KINDS {
         let columns: Vec<Value> = way.map_or_else(Vec::new, |way| ALL.iter().map(|it| it.definition(way)).collect());

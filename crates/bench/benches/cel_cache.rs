@@ -12,16 +12,16 @@ use std::process::ExitCode;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-/// How many programs the cache holds.
+/// Number of programs in the cache.
 const CAPACITY: usize = 1_000;
 
-/// How many distinct expressions go through it.
+/// Number of distinct expressions.
 const EXPRESSIONS: usize = 100_000;
 
-/// What a full cache may take, and may not exceed however many expressions go through it.
+/// Memory limit of a full cache, regardless of the number of expressions.
 const MEMORY_BYTES_MAX: u64 = 16_000_000;
 
-/// How many expressions the threads ask for.
+/// Number of expressions that the threads look up.
 const HOT: usize = 100;
 
 const LOOKUPS_PER_THREAD: u32 = 400_000;
@@ -92,7 +92,7 @@ fn fill(environment: &Environment, count: usize, show: bool) -> Option<u64> {
     grown(after)
 }
 
-/// Many threads ask for expressions that are there.
+/// Looks up cached expressions from many threads.
 fn look_up(environment: &Environment) {
     println!("How long does a look into the cache take, {HOT} expressions, all of them there?");
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
@@ -123,7 +123,7 @@ fn look_up(environment: &Environment) {
     println!("{table}on {cores} cores");
 }
 
-/// How long it takes until all threads have done the work.
+/// Returns the time until all threads have done the work.
 fn timed(threads: usize, work: impl Fn() + Sync) -> Duration {
     let barrier = Barrier::new(threads.saturating_add(1));
     let mut start = Instant::now();

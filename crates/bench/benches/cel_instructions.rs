@@ -13,7 +13,7 @@ use std::process::{Command, ExitCode};
 const FEW: u64 = 200;
 const MANY: u64 = 1_200;
 
-/// Asks the bench to repeat something instead: what, of which case, how often.
+/// Flag that makes the bench repeat one workload: operation, case and number.
 const REPEAT: &str = "--repeat";
 
 fn main() -> ExitCode {

@@ -5,7 +5,7 @@ use celplane_bench::memory::{resident_bytes, size};
 use celplane_bench::ours;
 use celplane_bench::table::{NONE, Table};
 
-/// How many copies are kept to see what one takes.
+/// Number of copies for measuring the size of one.
 const COPIES: u32 = 4_000;
 
 fn main() {

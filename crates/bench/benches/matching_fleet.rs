@@ -1,7 +1,8 @@
 //! What does CEL cost where pods meet nodes: 5,000 nodes × 1,000 pods, by kind of toleration and number of distinct taint sets?
 //!
-//! Every pod is asked about every node, as a scheduler's filter does. The matchers are built inside the measured loop, because
-//! a scheduler builds one per pod. `matching_fleet KIND SETS` runs one combination once, for counting instructions.
+//! Every pod is matched against every node, as in a scheduler's filter. The matchers are built inside the
+//! measured loop, because a scheduler builds one per pod. `matching_fleet KIND SETS` runs one combination once,
+//! for counting instructions.
 
 #![allow(clippy::arithmetic_side_effects, reason = "numbers of a table")]
 
@@ -17,7 +18,7 @@ use matching::{CompileCache, Features, Node, PodMatcher, taints};
 const NODES: usize = 5_000;
 const PODS: usize = 1_000;
 const KINDS: [&str; 8] = ["none", "Equal", "Gt", "Semver", "CEL", "gates-off", "Equal-timed", "CEL-timed"];
-/// With this behind its kind, every taint says when it was added, on each node another time: so it is after an outage.
+/// Suffix of a kind in which every taint has a different time on each node, as after an outage.
 const TIMED: &str = "-timed";
 const SETS: [usize; 4] = [1, 10, 100, 5_000];
 const ROUNDS: usize = 5;
@@ -58,7 +59,7 @@ fn time(work: impl FnOnce() -> usize) -> Duration {
     start.elapsed()
 }
 
-/// Nodes with one taint that every kind of toleration tolerates, and one that tells the sets apart.
+/// Nodes with one taint that every kind of toleration tolerates, and one that distinguishes the sets.
 fn fleet(kind: &str, sets: usize) -> Vec<Node> {
     let interned = taints::Sets::new();
     let is_timed = kind.ends_with(TIMED);
@@ -110,7 +111,7 @@ fn tolerations(kind: &str) -> Vec<Toleration> {
     }
 }
 
-/// How many pairs fit.
+/// Number of matching pairs.
 fn run(kind: &str, nodes: &[Node]) -> usize {
     let start = Instant::now();
     let capacity = NonZeroUsize::new(1024).unwrap_or(NonZeroUsize::MIN);

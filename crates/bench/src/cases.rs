@@ -3,13 +3,13 @@
 /// One expression, what it reads and what it must answer.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// A word for the table.
+    /// Name in the table.
     pub name: &'static str,
     /// The expression.
     pub expression: &'static str,
-    /// What it reads.
+    /// Input of the expression.
     pub input: Input,
-    /// What it answers.
+    /// Expected verdict.
     pub verdict: bool,
 }
 
@@ -24,7 +24,7 @@ pub enum Input {
 
 const TAINT: Input = Input::Taint([("key", "env.example.com/staging"), ("value", "v1.29.3"), ("effect", "NoSchedule")]);
 
-/// How many labels the node has, as many as nodes of large providers carry.
+/// Number of labels of the node, as on nodes of large providers.
 pub const LABEL_COUNT: usize = 33;
 
 /// All cases, in the order of the table.

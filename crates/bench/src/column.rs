@@ -23,7 +23,7 @@ const SCHEMA: &str = r#"{"type": "object", "properties": {"spec": {"type": "obje
 const OBJECT: &str = r#"{"apiVersion": "example.com/v1", "kind": "Gateway", "metadata": {"name": "web", "namespace": "shop"},
     "spec": {"servers": [{"hosts": ["prod.example.com", "www.example.com"]}, {"hosts": ["test.example.com", "prod.example.com"]}]}}"#;
 
-/// What stands ready when a column is printed.
+/// Prepared state for printing a column.
 struct Ready {
     schema: TypedSchema,
     environment: Environment,
@@ -39,13 +39,13 @@ fn ready() -> Option<Ready> {
 /// One kind of work, done both ways: the expression's first, then the path's.
 #[derive(Debug)]
 pub struct Work {
-    /// How the table calls it.
+    /// Name in the table.
     pub name: &'static str,
     /// With the expression.
     pub expression: fn() -> Option<Batch>,
     /// With the path.
     pub path: fn() -> Option<Batch>,
-    /// What Go needs for the expression and for the path, in nanoseconds, recorded on another run.
+    /// Go's times for the expression and for the path in nanoseconds, recorded in another run.
     pub recorded: Option<(f64, f64)>,
 }
 

@@ -12,7 +12,7 @@ use crate::engine::{Batch, batch};
 /// One column, both ways.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
-    /// How the table calls it.
+    /// Name in the table.
     pub name: &'static str,
     /// The type of its cells.
     pub column_type: &'static str,
@@ -125,7 +125,7 @@ pub fn cell(column: Column, way: Way) -> Batch {
     batch(move || columns.cells(&object, &mut request))
 }
 
-/// What a column shows, as JSON.
+/// Returns the cells of a column as JSON.
 #[must_use]
 pub fn shown(column: Column, way: Way) -> String {
     let definition = column.definition(way);

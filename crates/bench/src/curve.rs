@@ -11,29 +11,29 @@ use dra::constraints::outlook::{Outlooks, combinations};
 pub use plot::{Point, plot};
 pub use scenario::{Order, SCENARIOS, Scenario};
 
-/// What was measured.
+/// Measurements.
 #[derive(Debug)]
 pub struct Measured {
     /// `found` or `none`.
     pub result: &'static str,
-    /// How many sets there are.
+    /// Number of sets.
     pub sets: u64,
-    /// What trying them costs, until one is found.
+    /// Cost of trying them until one is found.
     pub all: u64,
-    /// That is an estimate.
+    /// Whether that is an estimate.
     pub is_estimate: bool,
-    /// Partial and whole sets that the search came to.
+    /// Number of partial and complete sets visited.
     pub visits: u64,
-    /// What that cost.
+    /// Cost of the search.
     pub cost: u64,
-    /// How often an answer was remembered.
+    /// Number of cached results used.
     pub remembered: u64,
 }
 
 /// More sets than this are not tried one by one.
 const SETS_TRIED_MAX: u64 = 20_000;
 
-/// A search may cost so much; more says that it does not get along.
+/// Cost limit of a search; exceeding it counts as failure.
 const COST_MAX: u64 = 100_000_000;
 
 /// Searches, and tries every set.
@@ -72,7 +72,7 @@ pub fn measure(scenario: &Scenario, count_devices: usize, count: usize, order: O
     Some(Measured { result, sets, all, is_estimate, visits, cost: meter.cost, remembered: meter.remembered })
 }
 
-/// How many sets come up to this one, itself included.
+/// Number of sets up to and including this one.
 fn rank(of: usize, set: &[usize]) -> u64 {
     let mut before = 1_u64;
     let mut start = 0;
@@ -87,7 +87,7 @@ fn rank(of: usize, set: &[usize]) -> u64 {
     before
 }
 
-/// What a set costs, on the average of a thousand.
+/// Mean cost of a set, from a sample of a thousand.
 fn mean_cost(compiled: &Compiled, devices: &[&Device], count: usize) -> u64 {
     const SAMPLES: u64 = 1_000;
     let mut state = 0x1234_5678_9ABC_DEF1_u64;

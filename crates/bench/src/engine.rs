@@ -1,4 +1,4 @@
-//! What an engine must offer to be compared: compile a case, evaluate a case.
+//! Interface of an engine for comparisons: compile a case, evaluate a case.
 
 use crate::cases::Case;
 use std::fmt;
@@ -20,7 +20,7 @@ pub fn batch<T>(mut once: impl FnMut() -> T + 'static) -> Batch {
 
 /// A compiled case: what it answered, and the same evaluation to be repeated.
 pub struct Evaluation {
-    /// What the engine answered.
+    /// Verdict of the engine.
     pub verdict: bool,
     /// Evaluates the compiled program against variables that stand ready.
     pub batch: Batch,
@@ -28,7 +28,7 @@ pub struct Evaluation {
 
 /// An engine in the comparison. `None` from either function: it cannot run that case.
 pub struct Engine {
-    /// How the table calls it.
+    /// Name in the table.
     pub name: &'static str,
     /// Repeats everything from text to something that can be evaluated.
     pub compile: fn(&Case) -> Option<Batch>,

@@ -7,14 +7,14 @@
 use crate::engine::Batch;
 use std::time::Duration;
 
-/// How long to measure.
+/// Duration of the measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
     /// Time given to each contestant before anything counts.
     pub warm_up: Duration,
-    /// What one sample should take.
+    /// Target duration of one sample.
     pub sample: Duration,
-    /// How many samples to take of each contestant.
+    /// Number of samples of each contestant.
     pub samples: usize,
 }
 
@@ -33,7 +33,7 @@ pub struct Timing {
     pub min_ns: f64,
 }
 
-/// Measures with a clock: any function that tells the time since some fixed moment.
+/// Measures with a clock: any function that returns the time since a fixed moment.
 #[derive(Debug)]
 pub struct Harness<C> {
     clock: C,

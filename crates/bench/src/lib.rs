@@ -1,10 +1,11 @@
 //! Benchmarks that answer with ratios: our work and the peers' on the same input, in the same run.
 //!
-//! [`cases`] says what is evaluated, [`ours`] and [`peers`] how each engine does it, [`column`] and [`columns`] what printer columns do, [`curve`] what sets of
-//! devices cost, [`harness`]
-//! how long that takes, [`memory`] how much room, [`table`] how it is shown, and [`recorded`] what was measured elsewhere and can
-//! only be quoted. [`scheduling`] plays workloads on the scheduler's core. Each file in `benches/` is headed by the question it answers. Without `--bench`
-//! (so under `cargo test`) they check every engine's verdict instead of measuring.
+//! [`cases`] defines the workloads, [`ours`] and [`peers`] run them on each engine, [`column`] and [`columns`]
+//! measure printer columns, [`curve`] measures the cost of device sets, [`harness`] measures time, [`memory`]
+//! measures memory, [`table`] prints, and [`recorded`] holds figures that were measured elsewhere.
+//! [`scheduling`] runs workloads on the scheduler's core. Each file in `benches/` starts with the question that
+//! it answers. Without `--bench` (so under `cargo test`) they check every engine's verdict instead of
+//! measuring.
 
 pub mod cases;
 pub mod column;

@@ -1,10 +1,10 @@
 //! Load for an API server: how many requests per second over TLS, how fast, and in how much memory?
 //!
-//! [`target`] starts the server or finds a running one, [`connection`] speaks HTTP/1.1 with as little work of its own as
-//! possible, because it shares the machine with the server; [`pods`] prepares the bodies, [`workers`] send them,
-//! [`watchers`] wait for events, [`reach`] asks how many of them there can be and [`tally`] whether each has its own;
-//! [`plan`] says what is done in which order, and [`report`] shows it beside recorded figures; [`compare`] shows two
-//! programs side by side.
+//! [`target`] starts the server or connects to a running one, [`connection`] implements HTTP/1.1 with little
+//! work, because it shares the machine with the server; [`pods`] prepares the bodies, [`workers`] send them,
+//! [`watchers`] wait for events, [`reach`] measures the maximum number of watchers and [`tally`] checks their
+//! events; [`plan`] defines the steps, and [`report`] prints them next to recorded figures; [`compare`]
+//! compares two programs.
 
 pub mod compare;
 pub mod connection;

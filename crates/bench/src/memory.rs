@@ -1,6 +1,6 @@
-//! How much memory the process takes, and how that is shown.
+//! Memory use of the process, and its display.
 
-/// How many bytes of the process are in memory; nothing where the system does not tell.
+/// Resident memory of the process in bytes; `None` if the system does not report it.
 #[must_use]
 pub fn resident_bytes() -> Option<u64> {
     read("self")

@@ -1,7 +1,7 @@
 //! Figures of engines that cannot run here, recorded on another run: cel-go 0.29 in Kubernetes'
 //! environment, on a 2-core machine. They show the order of magnitude, never a ratio of this run.
 
-/// Where the figures come from, for the foot of a table.
+/// Source of the figures, for the footer of a table.
 pub const LABEL: &str = "cel-go*";
 
 /// The foot of a table of compile times. No figure per expression was recorded.

@@ -10,14 +10,14 @@ use std::process::ExitCode;
 /// A column of figures from another run: its header, and nanoseconds by the case's name.
 pub type Recorded = (&'static str, fn(&str) -> Option<f64>);
 
-/// What one bench does with an engine and a case, and what it knows from elsewhere.
+/// One bench of an engine and a case, with recorded figures.
 #[derive(Debug)]
 pub struct Bench {
     /// The question it answers, printed above the table.
     pub question: &'static str,
     /// The work to time, if the engine can do it.
     pub work: fn(&Engine, &Case) -> Option<Batch>,
-    /// What was recorded on another run.
+    /// Figures recorded in another run.
     pub recorded: Option<Recorded>,
     /// Printed below the table.
     pub note: &'static str,
@@ -62,7 +62,7 @@ fn contestants() -> impl Iterator<Item = Engine> {
     std::iter::once(ours::ENGINE).chain(peers::ENGINES)
 }
 
-/// What of a timing a table shows.
+/// A statistic of a timing in a table.
 type Statistic = fn(Timing) -> f64;
 
 const STATISTICS: &[(&str, Statistic)] =

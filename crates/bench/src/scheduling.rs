@@ -1,8 +1,8 @@
 //! Workloads of the scheduler: how many pods per second, how fast, and at what cost?
 //!
-//! [`workload`] reads them from YAML, after the pattern of Kubernetes' scheduler_perf; [`core`] plays them on the core
-//! alone, [`whole`] on API server, durable store and scheduler in one process, or on a control plane that runs already;
-//! [`stages`] says where the time goes, [`soak`] whether memory grows.
+//! [`workload`] reads them from YAML, after the pattern of Kubernetes' scheduler_perf; [`core`] runs them on
+//! the core alone, [`whole`] on API server, durable store and scheduler in one process, or on a running control
+//! plane; [`stages`] attributes the time, [`soak`] checks for memory growth.
 
 pub mod core;
 pub mod soak;
@@ -10,18 +10,18 @@ pub mod stages;
 pub mod whole;
 pub mod workload;
 
-/// How large a run is.
+/// Size of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// How many pods are measured.
+    /// Number of measured pods.
     pub pods: usize,
-    /// How many distinct sets of taints, or zones, unless the workload says.
+    /// Number of distinct sets of taints, or zones, unless the workload sets it.
     pub sets: usize,
 }
 
-/// In between, so that small sizes stay small: pods that are not measured are as many as the workload says for 5,000 nodes.
+/// Scale of unmeasured pods: the numbers in a workload are for 5,000 nodes, so that small sizes stay small.
 const NODES_FULL: usize = 5000;
 
 impl Size {

@@ -55,7 +55,7 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// How many times as long: `12.4 ×`.
+/// Ratio of two times: `12.4 ×`.
 #[must_use]
 pub fn ratio(theirs_ns: f64, ours_ns: f64) -> String {
     format!("{} ×", three_digits(theirs_ns / ours_ns))

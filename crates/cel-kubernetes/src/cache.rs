@@ -1,13 +1,14 @@
 //! Programs that were compiled before: bounded, shared between threads, each expression compiled once.
 //!
-//! The least recently used program goes first. Errors are never kept: who asks again is answered by the compiler again.
-//! There is no global cache: whoever evaluates owns one, and hands in its clock.
+//! The least recently used program is evicted first. Errors are never cached: a repeated request is compiled
+//! again. There is no global cache: each evaluating component owns one and passes in its clock.
 
+use locks::{Condvar, Mutex, RwLock};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
 /// A monotonic clock, handed in by the owner.
@@ -15,8 +16,7 @@ pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// Values by expression, at most this many.
 ///
-/// A look that finds its expression copies no text, hashes it once, and waits for nobody but a thread that is just adding to
-/// the same shard.
+/// A hit copies no text, hashes it once, and waits only for a thread that is adding an entry to the same shard.
 pub struct Cache<V, E> {
     shards: Box<[Shard<V, E>]>,
     hasher: TextHasher,
@@ -29,8 +29,8 @@ pub struct Cache<V, E> {
 struct Shard<V, E> {
     capacity: usize,
     /// By the hash of the expression. Of two expressions with one hash, the later is kept.
-    done: RwLock<HashMap<u64, Entry<V>, BuildHasherDefault<Hashed>>>,
-    /// Counts the looks that found something and the programs that were added: what has the lowest number was used least recently.
+    done: RwLock<HashMap<u64, Entry<V>, BuildHasherDefault<PrehashedKey>>>,
+    /// Counts hits and additions: the entry with the lowest number was used least recently.
     now: AtomicU64,
     hits: AtomicU64,
     /// Expressions that a thread is compiling right now.
@@ -45,15 +45,15 @@ struct Entry<V> {
 
 type Flights<V, E> = HashMap<Arc<str>, Arc<Flight<V, E>>>;
 
-/// One compilation, and those who wait for it.
+/// One compilation, and the threads that wait for it.
 struct Flight<V, E> {
-    /// Nothing while it is under way.
-    outcome: Mutex<Option<Landed<V, E>>>,
+    /// `None` while the compilation is running.
+    outcome: Mutex<Option<CompileResult<V, E>>>,
     landed: Condvar,
 }
 
-/// What came of a compilation; nothing if the compiling thread did not come back.
-type Landed<V, E> = Option<Result<Arc<V>, E>>;
+/// Result of a compilation; `None` if the compiling thread panicked.
+type CompileResult<V, E> = Option<Result<Arc<V>, E>>;
 
 #[derive(Default)]
 struct Counters {
@@ -62,10 +62,10 @@ struct Counters {
     compile_nanoseconds: AtomicU64,
 }
 
-/// What a cache has done so far.
+/// Counters of a cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Answered from the cache, or by a compilation that was under way.
+    /// Number of results from the cache, or from a compilation in progress.
     pub hits: u64,
     /// Compiled.
     pub misses: u64,
@@ -98,7 +98,8 @@ impl<V, E: Clone> Cache<V, E> {
         }
     }
 
-    /// The program of an expression. Of many threads that ask for a new one at once, one compiles and the others wait for it.
+    /// Returns the program of an expression. If several threads request a new one at once, one compiles and the
+    /// others wait for it.
     pub fn get_or_compile(&self, text: &str, compile: impl FnOnce() -> Result<V, E>) -> Result<Arc<V>, E> {
         let hash = self.hasher.hash(text);
         let shard = self.shard(hash);
@@ -116,16 +117,16 @@ impl<V, E: Clone> Cache<V, E> {
         text: &str,
         compile: impl FnOnce() -> Result<V, E>,
     ) -> Result<Arc<V>, E> {
-        let mut under_way = lock(&shard.under_way);
+        let mut under_way = shard.under_way.lock();
         if let Some(flight) = under_way.get(text).cloned() {
             drop(under_way);
             if let Some(outcome) = flight.wait() {
                 shard.hits.fetch_add(1, Ordering::Relaxed);
                 return outcome;
             }
-            under_way = lock(&shard.under_way);
+            under_way = shard.under_way.lock();
         }
-        // A compilation adds its program before it leaves the list of those under way.
+        // A compilation adds its program before it is removed from those in progress.
         if let Some(found) = shard.find(hash, text) {
             return Ok(found);
         }
@@ -133,28 +134,28 @@ impl<V, E: Clone> Cache<V, E> {
         let flight = Arc::new(Flight { outcome: Mutex::new(None), landed: Condvar::new() });
         under_way.insert(key.clone(), flight.clone());
         drop(under_way);
-        let landing = Landing { shard, key: &key, flight: &flight };
+        let landing = FlightGuard { shard, key: &key, flight: &flight };
         let outcome = self.compile(compile);
         if let Ok(value) = &outcome {
             let evicted = shard.add(hash, key.clone(), value.clone());
             self.counters.evictions.fetch_add(evicted, Ordering::Relaxed);
         }
-        *lock(&flight.outcome) = Some(Some(outcome.clone()));
+        *flight.outcome.lock() = Some(Some(outcome.clone()));
         drop(landing);
         outcome
     }
 
-    /// How many programs there are.
+    /// Number of programs in the cache.
     pub fn len(&self) -> usize {
-        self.shards.iter().map(|shard| read(&shard.done).len()).sum()
+        self.shards.iter().map(|shard| shard.done.read().len()).sum()
     }
 
-    /// There are none.
+    /// Whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What the cache has done so far.
+    /// Counters of the cache.
     pub fn statistics(&self) -> Statistics {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Statistics {
@@ -180,16 +181,16 @@ impl<V, E: Clone> Cache<V, E> {
         reason = "the index is taken modulo the number of shards, which is at least one"
     )]
     fn shard(&self, hash: u64) -> &Shard<V, E> {
-        // The table looks at the lowest and highest bits.
+        // The hash table uses the lowest and highest bits.
         let hash = hash.wrapping_shr(32) as usize;
         &self.shards[hash.checked_rem(self.shards.len()).unwrap_or(0)]
     }
 }
 
 impl<V, E> Shard<V, E> {
-    /// What was compiled before; now the one used last.
+    /// Returns a compiled program and marks it as the one used last.
     fn find(&self, hash: u64, text: &str) -> Option<Arc<V>> {
-        let done = read(&self.done);
+        let done = self.done.read();
         let entry = done.get(&hash).filter(|entry| *entry.text == *text)?;
         entry.used.store(self.tick(), Ordering::Relaxed);
         self.hits.fetch_add(1, Ordering::Relaxed);
@@ -198,7 +199,7 @@ impl<V, E> Shard<V, E> {
 
     /// Adds a program; answers how many had to go for it.
     fn add(&self, hash: u64, text: Arc<str>, value: Arc<V>) -> u64 {
-        let mut done = write(&self.done);
+        let mut done = self.done.write();
         let entry = Entry { text, value, used: AtomicU64::new(self.tick()) };
         if done.insert(hash, entry).is_some() {
             return 1;
@@ -216,7 +217,8 @@ impl<V, E> Shard<V, E> {
     }
 }
 
-/// Mixes eight octets at a time with numbers that nobody knows, so that whoever writes expressions cannot make them collide.
+/// Mixes eight octets at a time with secret random numbers, so that the authors of expressions cannot cause
+/// collisions.
 struct TextHasher {
     seed: u64,
     factor: u64,
@@ -247,9 +249,9 @@ impl TextHasher {
 
 /// The hash of a number that is a hash.
 #[derive(Default)]
-struct Hashed(u64);
+struct PrehashedKey(u64);
 
-impl Hasher for Hashed {
+impl Hasher for PrehashedKey {
     fn write(&mut self, octets: &[u8]) {
         for octet in octets {
             self.0 = self.0.rotate_left(8) ^ u64::from(*octet);
@@ -271,43 +273,30 @@ impl<V, E> std::fmt::Debug for Cache<V, E> {
     }
 }
 
-/// A thread that panicked while it held a lock leaves the maps whole: every change is one call.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
-    lock.read().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
-    lock.write().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl<V, E: Clone> Flight<V, E> {
-    /// The outcome; nothing if the compiling thread did not come back.
+    /// Waits for the result; returns `None` if the compiling thread panicked.
     fn wait(&self) -> Option<Result<Arc<V>, E>> {
-        let mut outcome = lock(&self.outcome);
+        let mut outcome = self.outcome.lock();
         loop {
             match &*outcome {
                 Some(landed) => return landed.clone(),
-                None => outcome = self.landed.wait(outcome).unwrap_or_else(PoisonError::into_inner),
+                None => outcome = self.landed.wait(outcome),
             }
         }
     }
 }
 
-/// Takes a compilation off the list when it is over, also when it panics.
-struct Landing<'l, V, E> {
+/// Removes a finished compilation from those in progress, also when it panics.
+struct FlightGuard<'l, V, E> {
     shard: &'l Shard<V, E>,
     key: &'l Arc<str>,
     flight: &'l Flight<V, E>,
 }
 
-impl<V, E> Drop for Landing<'_, V, E> {
+impl<V, E> Drop for FlightGuard<'_, V, E> {
     fn drop(&mut self) {
-        lock(&self.shard.under_way).remove(self.key);
-        lock(&self.flight.outcome).get_or_insert(None);
+        self.shard.under_way.lock().remove(self.key);
+        self.flight.outcome.lock().get_or_insert(None);
         self.flight.landed.notify_all();
     }
 }

@@ -12,16 +12,17 @@ use cel::source::Issues;
 use cel::types::Type;
 use cel::value::Value;
 
-/// What a place that holds expressions allows: what they may refer to, what they must yield, what they may cost.
+/// Rules of a place in the API that accepts expressions: variables and functions, type of the result, limits on
+/// cost.
 #[derive(Debug, Clone)]
 pub struct Environment {
-    /// What expressions may refer to.
+    /// Variables and functions of the expressions.
     pub env: Env,
-    /// How large the input can be.
+    /// Sizes of the input.
     pub hints: Arc<dyn Hints>,
-    /// What they must yield.
+    /// Required type of the result.
     pub result: ResultRule,
-    /// How long and how costly they may be.
+    /// Limits on length and cost.
     pub limits: ExpressionLimits,
 }
 
@@ -30,22 +31,20 @@ pub trait Hints: SizeHints + std::fmt::Debug + Send + Sync {}
 
 impl<T: SizeHints + std::fmt::Debug + Send + Sync> Hints for T {}
 
-/// What an expression must yield.
+/// Required type of an expression's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultRule {
     /// A truth value, or something whose type is only known at run time.
     BoolOrUnknown,
     /// A truth value.
     Bool,
-    /// A truth value, in the words of admission.
-    Condition,
     /// Text.
     String,
     /// Anything.
     Any,
 }
 
-/// How long and how costly an expression may be.
+/// Limits on the length and cost of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExpressionLimits {
     /// The text's length at most.
@@ -62,31 +61,31 @@ impl ExpressionLimits {
         ExpressionLimits { text_bytes: 10 * 1024, estimated_cost: Some(1_000_000), runtime_cost: 1_000_000 };
 }
 
-/// Why an expression cannot be used. The texts are those that users of the API see.
+/// A reason to reject an expression. The texts are those that users of the API see.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CompileError {
     /// The text is too long.
     #[error("may not be more than {max} bytes")]
     TooLong {
-        /// How long it may be.
+        /// Maximum length in bytes.
         max: usize,
     },
-    /// It does not parse or does not check.
+    /// The expression does not parse or does not type-check.
     #[error("compilation failed: {0}")]
     Issues(Issues),
-    /// It yields something else than it must.
+    /// The expression has the wrong result type.
     #[error("{0}")]
     WrongType(String),
     /// A constant part of it fails.
     #[error("program instantiation failed: {0}")]
     Plan(PlanError),
-    /// It may cost too much.
+    /// The estimated cost exceeds the limit.
     #[error("too complex, exceeds cost limit")]
     TooExpensive {
-        /// What it may cost.
+        /// Estimated cost.
         estimated: u64,
-        /// What it was allowed to cost.
+        /// Limit of the estimated cost.
         limit: u64,
     },
 }
@@ -126,24 +125,27 @@ impl Environment {
 }
 
 impl ResultRule {
-    fn check(self, found: &Type) -> Result<(), CompileError> {
+    /// Checks the type of a result.
+    ///
+    /// # Errors
+    /// [`CompileError::WrongType`], in the words that users of the API see.
+    pub fn check(self, found: &Type) -> Result<(), CompileError> {
         let wrong = match self {
             ResultRule::Any => return Ok(()),
             ResultRule::BoolOrUnknown if matches!(found, Type::Bool | Type::Any) => return Ok(()),
-            ResultRule::Bool | ResultRule::Condition if *found == Type::Bool => return Ok(()),
+            ResultRule::Bool if *found == Type::Bool => return Ok(()),
             ResultRule::String if *found == Type::String => return Ok(()),
             ResultRule::BoolOrUnknown => format!("must evaluate to bool or the unknown type, not {found}"),
             ResultRule::Bool => "cel expression must evaluate to a bool".to_owned(),
-            ResultRule::Condition => "must evaluate to bool".to_owned(),
             ResultRule::String => "messageExpression must evaluate to a string".to_owned(),
         };
         Err(CompileError::WrongType(wrong))
     }
 }
 
-/// Why a value that must be a truth value is none, in the reference's words; nothing where it is one.
+/// Returns an error in the reference's words if a value that must be a boolean is not one.
 ///
-/// An expression of unknown type passes the checker; only its value tells.
+/// An expression of unknown type passes the checker; only its value shows whether it is a boolean.
 pub fn not_a_bool(value: &Value<'_>) -> Option<String> {
     let reason = match value {
         Value::Bool(_) => return None,
@@ -166,12 +168,13 @@ impl Compiled {
         self.program.eval_within(input, Limits::cost(self.runtime_cost_max))
     }
 
-    /// The answer of a predicate within the place's limit: what [`Evaluation::verdict`] says, only faster.
+    /// Returns the verdict of a predicate within the place's limit: the same as [`Evaluation::verdict`], but
+    /// faster.
     pub fn verdict(&self, input: &dyn Activation) -> Verdict {
         self.program.verdict_within(input, Limits::cost(self.runtime_cost_max))
     }
 
-    /// What a predicate can come to on input that is partly known, and what finding that out cost.
+    /// Returns the possible results of a predicate on partly known input, and the cost of computing them.
     ///
     /// Where the estimate is above the place's limit, a completion may exceed it: that is an error, too.
     pub fn possible(
@@ -186,22 +189,22 @@ impl Compiled {
         (evaluation.verdict() | too_costly, evaluation.cost)
     }
 
-    /// The estimate is above the place's limit at run time.
+    /// Whether the estimate is above the place's limit at run time.
     pub fn may_exceed_its_limit(&self) -> bool {
         self.cost.max > self.runtime_cost_max
     }
 
-    /// It depends on what is evaluated first whether there is an error.
+    /// Whether the order of evaluation decides if there is an error.
     pub fn can_end_early(&self) -> bool {
         self.program.can_end_early()
     }
 
-    /// Its value is a list that the expression makes.
+    /// Whether the expression builds a list.
     pub fn makes_list(&self) -> bool {
         self.program.makes_list()
     }
 
-    /// Evaluates within other limits; a list that the expression makes goes to the sink.
+    /// Evaluates within other limits; a list that the expression builds is passed to the sink.
     pub fn eval_list<'a>(
         &'a self,
         input: &'a dyn Activation,
@@ -221,7 +224,7 @@ impl Compiled {
         self.program.trace(input, Limits::cost(self.runtime_cost_max))
     }
 
-    /// What it costs at least and at most.
+    /// Minimum and maximum estimated cost.
     pub fn cost(&self) -> Cost {
         self.cost
     }
@@ -236,7 +239,7 @@ impl Compiled {
         &self.typed
     }
 
-    /// How many bytes the program takes.
+    /// Size of the program in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.program.memory_bytes()
     }

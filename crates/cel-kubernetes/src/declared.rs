@@ -1,4 +1,4 @@
-//! Types of the host as the cost estimate sees them: what a value is, and how large it can be.
+//! Types of the host for the cost estimate: kind and size of values.
 //!
 //! One tree of [`Declared`] per variable serves the checker as types with fields, and the estimate as sizes.
 //! Follows `DeclType` of Kubernetes' `apiserver/pkg/cel`.
@@ -16,18 +16,18 @@ use cel::types::Type;
 pub struct Declared {
     /// The type that the checker sees.
     pub cel_type: Type,
-    /// How many code points, octets, elements or entries a value has at most. 0 where nothing was said.
+    /// Maximum number of code points, octets, elements or entries of a value. 0 if none was declared.
     pub max_elements: u64,
-    /// How many bytes a value takes at least, written as JSON.
+    /// Minimum number of bytes of a value, serialized as JSON.
     pub min_serialized_size: u64,
-    /// What is inside.
+    /// Types of the parts.
     pub inside: Inside,
 }
 
-/// What is inside a value of a declared type.
+/// Types of the parts of a value of a declared type.
 #[derive(Debug, Clone)]
 pub enum Inside {
-    /// Nothing.
+    /// No parts.
     Scalar,
     /// Elements.
     List(Arc<Declared>),
@@ -103,11 +103,11 @@ impl Declared {
 pub struct DeclaredTypes {
     variables: Vec<(Name, Arc<Declared>)>,
     objects: HashMap<Name, BTreeMap<Name, Arc<Declared>>>,
-    /// Keywords are found as fields also where they are not escaped.
+    /// Whether keywords are accepted as fields without an escape.
     keywords_as_fields: bool,
-    /// In maps, a key that is selected like a field has the size of the values.
+    /// Whether, in maps, a key that is selected like a field has the size of the values.
     sizes_of_selected_keys: bool,
-    /// Every path starts at the first variable, whatever its own first step.
+    /// Whether every path starts at the first variable, regardless of its own first step.
     single_root: bool,
 }
 
@@ -140,8 +140,9 @@ impl DeclaredTypes {
         self
     }
 
-    /// Every path starts at the first variable, whatever its first step says: so do Kubernetes' schemas, where even the name of a
-    /// type, as in `type(self.port) == int`, or the element of a computed list has the size of the root.
+    /// Every path starts at the first variable, regardless of its first step. Kubernetes' schemas do the same:
+    /// even the name of a type, as in `type(self.port) == int`, or the element of a computed list has the size
+    /// of the root.
     #[must_use]
     pub fn with_single_root(mut self) -> Self {
         self.single_root = true;
@@ -189,7 +190,7 @@ impl SizeHints for DeclaredTypes {
     }
 }
 
-/// Scalars that Kubernetes' type provider also knows by these names.
+/// Scalars that Kubernetes' type provider also declares under these names.
 const SCALARS: [(&str, Type); 2] = [("duration", Type::Duration), ("timestamp", Type::Timestamp)];
 
 impl TypeProvider for DeclaredTypes {

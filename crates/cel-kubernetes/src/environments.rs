@@ -1,9 +1,9 @@
 //! One file per place that accepts an expression: its variables, its sizes, and how its input is read.
 
+pub mod admission;
 pub mod base;
 pub mod device;
 pub mod devices;
-pub mod match_condition;
 pub mod node_affinity;
 pub mod policy;
 pub mod printer_column;
@@ -21,20 +21,20 @@ use crate::declared::{Declared, DeclaredTypes};
 use crate::libraries::{self, Minor};
 use crate::schema::TypedSchema;
 
-/// Which functions an environment holds besides its own variables.
+/// The functions of an environment, besides its own variables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
     /// The minor version of Kubernetes whose libraries it holds.
     pub minor: Minor,
-    /// It also holds our own library, `celplane`.
+    /// Whether the environment also contains the library `celplane`.
     pub with_celplane: bool,
 }
 
 impl Dialect {
-    /// What Celplane's own places speak.
+    /// Dialect of Celplane's own fields.
     pub const CELPLANE: Dialect = Dialect { minor: Minor::CURRENT, with_celplane: true };
 
-    /// What Kubernetes speaks.
+    /// Dialect of Kubernetes' fields.
     pub const KUBERNETES: Dialect = Dialect { minor: Minor::CURRENT, with_celplane: false };
 
     /// The dialect's functions, to make several environments from.
@@ -50,12 +50,12 @@ impl Dialect {
 pub struct Language(Env);
 
 impl Language {
-    fn builder(&self) -> Builder {
+    pub(crate) fn builder(&self) -> Builder {
         self.0.extend()
     }
 }
 
-/// The languages of a process, each built when it is first asked for.
+/// The languages of a process, each built on first use.
 #[derive(Debug, Default)]
 pub struct Languages {
     celplane: OnceLock<Language>,
@@ -63,12 +63,12 @@ pub struct Languages {
 }
 
 impl Languages {
-    /// What Celplane's own places speak.
+    /// Language of Celplane's own fields.
     pub fn celplane(&self) -> Result<&Language, EnvError> {
         built(&self.celplane, Dialect::CELPLANE)
     }
 
-    /// What Kubernetes speaks.
+    /// Language of Kubernetes' fields.
     pub fn kubernetes(&self) -> Result<&Language, EnvError> {
         built(&self.kubernetes, Dialect::KUBERNETES)
     }

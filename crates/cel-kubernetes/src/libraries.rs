@@ -1,4 +1,4 @@
-//! The CEL libraries of Kubernetes, one file each, and which Kubernetes minor speaks which version of which library.
+//! The CEL libraries of Kubernetes, one file each, and the library versions of each Kubernetes minor.
 //!
 //! Functions have the identifiers, signatures, prices and texts of Kubernetes; values of its own types (quantities,
 //! versions, addresses, URLs, formats) are built when a program is planned wherever they are written as literals.
@@ -10,6 +10,7 @@ pub mod cidr;
 pub mod equality;
 pub mod format;
 pub mod ip;
+pub mod json_patch;
 pub mod lists;
 mod price;
 pub mod quantity;
@@ -27,11 +28,12 @@ use cel::value::{EvalError, HostValue, Value};
 pub struct Minor(pub u32);
 
 impl Minor {
-    /// The minor whose language we speak.
-    pub const CURRENT: Minor = Minor(37);
+    /// The compatibility version, one below the implemented release: Kubernetes stores only expressions that the release
+    /// before it can evaluate, so that a cluster can be rolled back.
+    pub const CURRENT: Minor = Minor(api::kubernetes::MINOR.saturating_sub(1));
 }
 
-/// One row of the list of what a minor speaks.
+/// One row of the list of library versions.
 struct Entry {
     since: Minor,
     /// The first minor without it.
@@ -47,7 +49,7 @@ const fn between(since: u32, until: u32, add: fn(Builder) -> Builder) -> Entry {
     Entry { since: Minor(since), until: Some(Minor(until)), add }
 }
 
-/// Which Kubernetes minor speaks what.
+/// Library versions by Kubernetes minor.
 static LANGUAGE: &[Entry] = &[
     from(0, |builder| {
         let builder = builder.library(&cel::library::standard()).library(&equality::equality());
@@ -61,7 +63,7 @@ static LANGUAGE: &[Entry] = &[
     from(27, |builder| builder.library(&authorization::authorization())),
     from(28, |builder| builder.options(|options| options.cross_type_comparisons = true)),
     from(28, |builder| {
-        // Kubernetes asks for no version, which means the latest.
+        // Kubernetes requests no version, which means the latest.
         let builder = builder.library(&cel::library::optionals(u32::MAX));
         builder.syntax(|options| options.optional_syntax = true)
     }),
@@ -84,7 +86,8 @@ static LANGUAGE: &[Entry] = &[
     from(37, |builder| builder.library(&lists::lists(1))),
 ];
 
-/// Starts an environment as Kubernetes builds all of its own: what the given minor speaks, and no variables.
+/// Starts an environment in the way Kubernetes builds all of its own: the libraries of the given minor, and no
+/// variables.
 pub fn base(compatibility: Minor) -> Builder {
     let is_spoken =
         |entry: &&Entry| entry.since <= compatibility && entry.until.is_none_or(|until| compatibility < until);
@@ -109,12 +112,13 @@ const fn at_plan_time(plan_time: PlanTime, overload: Overload) -> Overload {
     Overload { plan_time, ..overload }
 }
 
-/// The same overload, computed when the program is planned where all operands are known then.
+/// The same overload, computed when the program is planned if all operands are known then.
 const fn computed(overload: Overload) -> Overload {
     at_plan_time(PlanTime::Compute, overload)
 }
 
-/// The string that an operand is. The evaluator has checked the operands' types, so nobody sees the error.
+/// The text of a string operand. The evaluator has checked the operands' types, so the error is never returned
+/// to a caller.
 fn text<'o>(operands: &'o [Value<'_>], operand: usize) -> Result<&'o str, EvalError> {
     operands.get(operand).and_then(Value::as_str).ok_or_else(EvalError::no_such_overload)
 }
@@ -154,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn older_minors_lack_what_came_later() {
+    fn older_minors_lack_later_functions() {
         check("url", 0);
         check("isSorted", 0);
         check("charAt", 0);

@@ -28,7 +28,7 @@ const KEYWORDS: [&str; 21] = [
     "while",
 ];
 
-/// The word is reserved in CEL.
+/// Whether the word is reserved in CEL.
 pub fn is_keyword(word: &str) -> bool {
     KEYWORDS.binary_search(&word).is_ok()
 }
@@ -64,7 +64,7 @@ pub fn escape(name: &str) -> Option<Cow<'_, str>> {
     Some(escaped.into())
 }
 
-/// The name that an identifier stands for; nothing where it holds an escape that there is not.
+/// The name that an identifier denotes; `None` for an invalid escape.
 pub fn unescape(identifier: &str) -> Option<Cow<'_, str>> {
     if !identifier.contains("__") {
         return Some(identifier.into());

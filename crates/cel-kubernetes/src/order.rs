@@ -1,26 +1,27 @@
 //! Whether an expression depends on the order of a list in its input.
 //!
-//! A set of devices has no order of its own. An expression that asks the same of every order can be searched in any order; one that does
-//! not is legal, but depends on the order of names. Where the analysis cannot tell, it says that the order matters.
+//! A set of devices is unordered. An expression whose result is the same for every order can be searched in any
+//! order; other expressions are legal, but depend on the order of names. If the analysis is undecided, it
+//! reports that the order matters.
 
 use cel::checker::{Reference, TypedAst};
 use cel::syntax::ast::{Comprehension, ExprId, ExprKind, Literal, Name, operator};
 use cel::types::Type;
 
-/// The value is the same for every order of a variable that is a list, unless it is an error.
+/// Whether the value is the same for every order of a list variable, unless it is an error.
 pub fn is_indifferent_to_order(typed: &TypedAst, variable: &str) -> bool {
     let mut order = Order { typed, variable, locals: Vec::new() };
     order.class(typed.ast().root()) == Class::Same
 }
 
-/// What the order of the variable does to a value.
+/// Effect of the variable's order on a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
-    /// Nothing.
+    /// The value is the same.
     Same,
-    /// It is a list of the same elements in another order.
+    /// The value is a list of the same elements in another order.
     Shuffled,
-    /// Something.
+    /// The value is different.
     Different,
 }
 
@@ -74,7 +75,7 @@ impl<'t> Order<'t> {
         }
     }
 
-    /// All operands are lists.
+    /// Whether all operands are lists.
     fn is_of_sets(&self, operands: &[ExprId]) -> bool {
         let lists = operands.iter().filter(|operand| matches!(self.typed.type_of(**operand), Type::List(_)));
         lists.count() >= 2
@@ -114,7 +115,7 @@ impl<'t> Order<'t> {
         }
     }
 
-    /// The loop adds elements to a list: `map`, `filter`.
+    /// Whether the loop adds elements to a list: `map`, `filter`.
     fn adds(&self, it: &Comprehension) -> bool {
         let ast = self.typed.ast();
         let is_sum =
@@ -128,12 +129,12 @@ impl<'t> Order<'t> {
     }
 }
 
-/// Of parts of a whole: shuffled ones make a different whole.
+/// Combines the parts of a whole: shuffled parts form a different whole.
 fn without_shuffled(all: Class, part: Class) -> Class {
     if part == Class::Same { all } else { Class::Different }
 }
 
-/// A list of numbers whose sum does not depend on the order; attributes of devices are whole numbers, if they are numbers.
+/// Whether the sum of a list is independent of the order; numeric attributes of devices are whole numbers.
 fn is_whole(of: &Type) -> bool {
     match of {
         Type::List(element) => matches!(**element, Type::Int | Type::Uint | Type::Duration | Type::Any),
@@ -154,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_are_told_from_sequences() {
+    fn sets_are_distinguished_from_sequences() {
         let id = "d.attributes['a'].id";
         check(&format!("devices.map(d, {id}).max() - devices.map(d, {id}).min() == 3"), true);
         check(&format!("devices.all(d, devices.filter(e, d != e).size() >= 2 && {id} > 1)"), true);

@@ -1,7 +1,7 @@
-//! What a search for a set can expect of an expression, known before it runs: can it be judged on a part of the set?
+//! Static analysis of device set expressions: whether they can be evaluated on a partial set.
 //!
-//! Whatever is asked of one element runs on the element itself. What is made of the whole list must have a form for lists that are
-//! still being drawn; a call without one may come to anything until the list is whole.
+//! Conditions on one element are evaluated on the element itself. Functions of the whole list must have an
+//! implementation for partial lists; the result of other calls is unknown until the list is complete.
 
 use std::collections::BTreeSet;
 
@@ -10,21 +10,21 @@ use cel::syntax::ast::{Comprehension, ExprId, ExprKind, Name, operator};
 
 use crate::order::is_indifferent_to_order;
 
-/// What a search can expect of an expression.
+/// Properties of an expression that determine how device sets are searched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prospect {
-    /// The value may differ with the order of the list.
+    /// Whether the value may differ with the order of the list.
     pub depends_on_order: bool,
-    /// How many conditions, joined by `&&`, ask something of the list.
+    /// Number of conditions, joined by `&&`, that read the list.
     pub conditions: usize,
-    /// How many of them can be judged on a part of it.
+    /// Number of conditions that can be evaluated on a partial list.
     pub judged_early: usize,
     /// Functions and operators that no part of the list gets past.
     pub opaque: BTreeSet<String>,
 }
 
 impl Prospect {
-    /// What an expression over a variable that is a list promises.
+    /// Analyzes an expression over a list variable.
     #[must_use]
     pub fn of(typed: &TypedAst, variable: &str) -> Prospect {
         let mut prospect = Prospect {
@@ -46,7 +46,7 @@ impl Prospect {
         prospect
     }
 
-    /// Every set may have to be tried.
+    /// Whether every set may have to be tried.
     #[must_use]
     pub fn is_exhaustive(&self) -> bool {
         self.conditions > 0 && self.judged_early == 0
@@ -65,7 +65,7 @@ fn conjuncts(typed: &TypedAst, id: ExprId, all: &mut Vec<ExprId>) {
 struct Walk<'t> {
     typed: &'t TypedAst,
     variable: &'t str,
-    /// Whether variables of comprehensions stand for something of the whole list; innermost last.
+    /// Whether the variables of comprehensions depend on the whole list; innermost last.
     locals: Vec<(&'t Name, bool)>,
     opaque: BTreeSet<String>,
 }
@@ -108,7 +108,8 @@ impl<'t> Walk<'t> {
     }
 }
 
-/// Logic, equality and lookups are the evaluator's own; other functions say themselves what they make of a part.
+/// Whether a call can be evaluated on a partial list: logic, equality and lookups are implemented by the
+/// evaluator; other functions need an implementation for partial lists.
 fn is_evaluated_early(typed: &TypedAst, id: ExprId, function: &Name) -> bool {
     const OWN: &[&str] = &["_&&_", "_||_", "!_", "_==_", "_!=_", "_?_:_", "_[_]", "@in", "@not_strictly_false"];
     OWN.contains(&function.as_str())
@@ -135,7 +136,7 @@ mod tests {
     const ID: &str = "d.attributes['a'].id";
 
     #[test]
-    fn what_is_asked_of_one_device_may_be_anything() {
+    fn conditions_on_one_device_are_evaluated_early() {
         check(&format!("devices.all(d, {ID} % 7 == 3 && d.driver.matches('a.*'))"), 1, 1, &[]);
         check(
             &format!("size(devices) == 4 && devices.map(d, {ID}).max() - devices.map(d, {ID}).min() == 3"),
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_of_the_whole_may_not() {
+    fn some_functions_need_the_complete_list() {
         check(&format!("devices.map(d, {ID}).sum() % 7 == 3"), 1, 0, &["%"]);
         check(&format!("devices.map(d, {ID}).sum() % 7 == 3 && devices.size() == 2 && 1 == 1"), 2, 1, &["%"]);
         check("devices.map(d, d.driver).join(',').startsWith('a')", 1, 0, &["join", "startsWith"]);

@@ -1,8 +1,9 @@
-//! What an expression reads of its input, known before it runs.
+//! Static analysis of the parts of its input that an expression reads.
 //!
-//! Callers evaluate once per distinct projection of the input onto what is read: a node's labels that an expression names,
-//! instead of once per node. Comprehensions over lists are looked through: what they read of an element is told, under the step
-//! [`ELEMENT`]. Where the analysis cannot tell, it says "all of it".
+//! Callers evaluate once per distinct projection of the input onto the parts that are read: once per
+//! combination of the labels that an expression names, instead of once per node. Comprehensions over lists are
+//! analyzed: the reads from an element are reported under the step [`ELEMENT`]. If the analysis is undecided,
+//! it reports that everything is read.
 
 use std::collections::BTreeSet;
 
@@ -10,26 +11,27 @@ use cel::checker::{Reference, TypedAst};
 use cel::syntax::ast::{Comprehension, ExprId, ExprKind, ListElement, Literal, Name, operator};
 use cel::types::Type;
 
-/// The step from a list to any of its elements. That a list is gone through, or how long it is, is not told.
+/// The step from a list to any of its elements. Reads of the list's length, or iteration over it, are not
+/// reported.
 pub const ELEMENT: &str = "[]";
 
-/// What an expression reads of its variables.
+/// Parts of the variables that an expression reads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reads {
     paths: BTreeSet<Vec<Box<str>>>,
 }
 
-/// Which keys of a map are read.
+/// Keys of a map that are read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Keys<'r> {
-    /// These, whether they are there or not.
+    /// These keys, whether they exist or not.
     Some(BTreeSet<&'r str>),
     /// Any of them can matter.
     All,
 }
 
 impl Reads {
-    /// What a checked expression reads.
+    /// Returns the reads of a checked expression.
     pub fn of(typed: &TypedAst) -> Reads {
         let mut reader = Reader { typed, locals: Vec::new(), reads: Reads::default() };
         reader.visit(typed.ast().root());
@@ -41,7 +43,7 @@ impl Reads {
         self.paths.iter().map(Vec::as_slice)
     }
 
-    /// Which keys are read of what lies at a path, such as `["node", "labels"]`.
+    /// Returns the keys that are read at a path, such as `["node", "labels"]`.
     pub fn keys_of(&self, path: &[&str]) -> Keys<'_> {
         let mut keys = BTreeSet::new();
         for read in &self.paths {
@@ -60,13 +62,13 @@ impl Reads {
 
 type Path = Vec<Box<str>>;
 
-/// What a variable of a comprehension stands for.
+/// Meaning of a comprehension variable.
 enum Local {
     /// A part of the input.
     Part(Path),
     /// A list of parts of the input.
     Parts(Path),
-    /// Something else.
+    /// Any other value.
     Other,
 }
 
@@ -89,7 +91,7 @@ impl<'t> Reader<'t> {
             keys.into_iter().for_each(|key| self.visit(key));
             return;
         }
-        // Whoever takes a list of parts as it is can read all of them.
+        // An expression that uses a list of parts as a value can read all of them.
         if let Some(path) = self.parts_of(id) {
             self.reads.paths.insert(path);
             self.visit_list(id);
@@ -107,7 +109,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// A list that is only gone through: its elements are read by others.
+    /// Visits a list that is only iterated: its elements are read elsewhere.
     fn visit_list(&mut self, id: ExprId) {
         let mut keys = Vec::new();
         if self.path_of(id, &mut keys).is_some() {
@@ -157,7 +159,7 @@ impl<'t> Reader<'t> {
         }
         self.visit(it.condition);
         match self.kept(it) {
-            // What is kept is read by whoever reads the list.
+            // The kept elements are read where the resulting list is read.
             Some(condition) => condition.into_iter().for_each(|condition| self.visit(condition)),
             None => self.visit(it.step),
         }
@@ -165,7 +167,7 @@ impl<'t> Reader<'t> {
         self.locals.truncate(depth);
     }
 
-    /// `cel.bind`: a loop that never runs gives a name to its first value.
+    /// Whether a comprehension is `cel.bind`: a loop that never runs names its first value.
     fn is_binding(&self, it: &Comprehension) -> bool {
         matches!(&self.typed.ast()[it.range].kind, ExprKind::List(elements) if elements.is_empty())
     }

@@ -25,7 +25,7 @@ pub struct Question<'q> {
     pub place: &'q str,
     /// The expression.
     pub expression: &'q str,
-    /// What it sees, as JSON. Without it, variables have no value.
+    /// Input as JSON. Without it, variables have no value.
     pub input: Option<&'q str>,
     /// The schema that types the input, as JSON, where the place needs one.
     pub schema: Option<&'q str>,

@@ -1,7 +1,8 @@
-//! Custom resources as CEL sees them: a structural schema gives types, sizes, and a way to read documents in place.
+//! Custom resources in CEL: a structural schema defines types, sizes, and the interpretation of documents in
+//! place.
 //!
-//! Follows `SchemaDeclType` and `UnstructuredToVal` of Kubernetes' `apiserver/pkg/cel/common`: null counts as absent, what the schema
-//! does not know is invisible, and of the metadata only name and generateName are there.
+//! Follows `SchemaDeclType` and `UnstructuredToVal` of Kubernetes' `apiserver/pkg/cel/common`: null counts as
+//! absent, fields without a schema are invisible, and the metadata has only name and generateName.
 
 mod scalar;
 mod shape;
@@ -26,7 +27,7 @@ pub struct TypedSchema {
     shape: Arc<Shape>,
 }
 
-/// How to read a document of a schema.
+/// Interpretation of documents by a schema.
 #[derive(Debug)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
@@ -35,11 +36,11 @@ pub(crate) struct Shape {
 
 #[derive(Debug)]
 pub(crate) enum Kind {
-    /// Properties, by their escaped names; the name in the document stands beside.
+    /// Properties, by their escaped names, with the name in the document.
     Object(Vec<Property>),
     /// `additionalProperties` with a schema.
     Map(Box<Shape>),
-    /// `items`, and what the list means.
+    /// `items`, and the semantics of the list.
     List(Box<Shape>, ListMeaning),
     /// A list without a schema for its items.
     ListWithoutItems,
@@ -63,26 +64,26 @@ pub(crate) struct Property {
     pub(crate) identifier: Name,
     pub(crate) name: Box<str>,
     pub(crate) shape: Shape,
-    /// Where documents have it, as far as the last one told: only a hint.
+    /// Position of the field in the last document: only a hint.
     pub(crate) place: AtomicUsize,
 }
 
 #[derive(Debug)]
 pub(crate) enum ListMeaning {
-    /// In order.
+    /// An ordered list.
     Atomic,
     /// Without order or repetition.
     Set,
-    /// Objects told apart by these keys.
+    /// Objects distinguished by these keys.
     Map(Vec<Box<str>>),
     /// Not a meaning that there is.
     Invalid(String),
 }
 
 impl TypedSchema {
-    /// Types a schema under a name for its root; at the root of a resource, its metadata is there.
+    /// Types a schema under a name for its root; the root of a resource has metadata.
     ///
-    /// Nothing where the schema gives no type, such as an object that only preserves unknown fields.
+    /// Returns `None` if the schema gives no type, such as an object that only preserves unknown fields.
     pub fn new(schema: &Schema, is_resource_root: bool, type_name: &str) -> Option<TypedSchema> {
         let mut declared = sizes::declare(schema, is_resource_root)?;
         assign_names(&mut declared, type_name);
@@ -104,7 +105,7 @@ impl TypedSchema {
 /// The name that objects have until they are given one.
 pub(crate) const UNNAMED: &str = "object";
 
-/// Names the object types inside a type by the way that leads to them: `selfType.spec.list.@idx`.
+/// Names the object types inside a type by their path: `selfType.spec.list.@idx`.
 fn assign_names(declared: &mut Declared, name: &str) {
     match &mut declared.inside {
         Inside::Scalar => {}
@@ -130,7 +131,8 @@ fn assign_names(declared: &mut Declared, name: &str) {
 /// The longest name of an object.
 const NAME_LENGTH_MAX: i64 = 253;
 
-/// The schema's properties at the root of a resource: type, name, and of the metadata only what rules may see.
+/// The schema's properties at the root of a resource: type, name, and the part of the metadata that rules may
+/// read.
 pub(crate) fn with_resource_root(schema: &Schema) -> Schema {
     let is_text = |schema: Option<&Schema>| schema.is_some_and(|schema| schema.type_name == "string");
     let declared = schema.properties.get("metadata");

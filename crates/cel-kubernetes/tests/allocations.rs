@@ -8,7 +8,7 @@ use cel_kubernetes::environments::node_affinity::{Labels, Node};
 use cel_kubernetes::environments::toleration::Taint;
 use cel_kubernetes::environments::{Dialect, devices, node_affinity, toleration};
 
-/// How often the allocator is asked by the second evaluation: the first may build a regular expression.
+/// Number of allocations of the second evaluation: the first one may build a regular expression.
 fn allocations(mut evaluate: impl FnMut() -> Verdict, expected: Verdict) -> u64 {
     assert_eq!(evaluate(), expected);
     let mut verdict = Verdict::NONE;

@@ -1,7 +1,8 @@
 //! The part of the CEL specification's conformance suite that is about addresses: those functions are Kubernetes'.
 //!
-//! The suite's other parts run in the crate `cel`, which also tells how to read its cases. `CEL_SPEC_DIR` names the folder.
-//! Every case passes, or stands in `known_gaps.txt` with its reason; a listed case that passes is an error too.
+//! The suite's other parts run in the crate `cel`, which also documents how its cases are read. `CEL_SPEC_DIR`
+//! names the folder. Every case passes, or is listed in `known_gaps.txt` with its reason; a listed case that
+//! passes is an error, too.
 
 #[path = "../../cel/tests/conformance/case.rs"]
 mod case;
@@ -15,7 +16,7 @@ mod environment {
 
     use super::case::Case;
 
-    /// What every place in Kubernetes offers.
+    /// The base environment of Kubernetes.
     pub(crate) fn of(_: &Case) -> Env {
         base(Minor::CURRENT).build().unwrap()
     }

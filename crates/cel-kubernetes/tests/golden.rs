@@ -1,8 +1,8 @@
-//! What the reference implementation answers in Kubernetes' environments, case by case: errors, types, values, estimated and actual
-//! costs.
+//! Recorded results of the reference implementation in Kubernetes' environments: errors, types, values,
+//! estimated and actual costs.
 //!
-//! `tests/data/golden/` holds the recorded cases that need Kubernetes' libraries or one of its places; those that need nothing but the
-//! language lie in the crate `cel`, and are run here too.
+//! `tests/data/golden/` holds the recorded cases that need Kubernetes' libraries or environments; those that
+//! need only the language are in the crate `cel`, and are run here, too.
 
 #[path = "../../cel/tests/golden/suite.rs"]
 mod suite;

@@ -1,4 +1,4 @@
-//! What the reference implementation answers for expressions that use the libraries: text, type, estimate, value or
+//! Recorded results of the reference implementation for library expressions: text, type, estimate, value or
 //! error, and cost, all in the base environment.
 
 use std::collections::BTreeSet;
@@ -114,7 +114,7 @@ impl Answer {
         let text = |key: &str| expect.get(key).and_then(Json::as_str).map(str::to_owned);
         let number = |key: &str| match expect.get(key)? {
             Json::Null => None,
-            // As it was read: floats do not hold all of 64 bits.
+            // The original text: floats do not hold all of 64 bits.
             Json::Float(number) => Some(number.text()),
             other => Some(other.to_string()),
         };
@@ -129,7 +129,7 @@ impl Answer {
     }
 
     fn agrees(&self, recorded: &Answer) -> bool {
-        // A panic of the reference stands for any error.
+        // A panic of the reference matches any error.
         if recorded.error.as_deref().is_some_and(|error| error.starts_with("internal error:")) {
             return self.error.is_some();
         }

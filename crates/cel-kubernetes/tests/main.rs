@@ -13,6 +13,9 @@
     reason = "tests"
 )]
 
+// The short name by which the rest of the workspace knows the crate.
+extern crate celplane_cel_kubernetes as cel_kubernetes;
+
 mod allocations;
 mod conformance;
 mod golden;

@@ -1,7 +1,7 @@
-//! Whatever is said about a set of devices of which only a part is chosen holds for every way to choose the rest.
+//! Every statement about a partly chosen set of devices holds for every completion of the set.
 //!
-//! Random expressions over `devices`, as far as the language fits, on random devices: small numbers, so that things are equal and in
-//! order; attributes that are missing or of another type, so that things fail; numbers that overflow.
+//! Random expressions over `devices`, on random devices: small numbers, so that values are often equal and
+//! ordered; missing attributes or other types, so that evaluations fail; numbers that overflow.
 
 mod expression;
 
@@ -55,14 +55,14 @@ fn shown(compiled: &Compiled, set: &[&Device]) -> (Verdict, String) {
     }
 }
 
-struct Seen {
+struct VerdictCounts {
     decided: usize,
     hopeless: usize,
     open: usize,
 }
 
-/// Says something about partial sets of one instance, and compares it with every completion.
-fn check(compiled: &Compiled, text: &str, choices: &mut Choices, seen: &mut Seen) {
+/// Compares the verdicts on partial sets of one instance with those on every completion.
+fn check(compiled: &Compiled, text: &str, choices: &mut Choices, seen: &mut VerdictCounts) {
     let count = 3 + choices.below(4);
     let devices: Vec<Device> = (0..count).map(|index| random_device(choices, index)).collect();
     let all: Vec<(u32, &Device)> = devices.iter().enumerate().map(|(index, device)| (index as u32, device)).collect();
@@ -115,14 +115,14 @@ fn check(compiled: &Compiled, text: &str, choices: &mut Choices, seen: &mut Seen
     }
 }
 
-/// How many expressions are tried.
+/// Number of expressions to try.
 const EXPRESSIONS: u64 = 2_000;
 
 #[test]
-fn what_is_said_about_a_partial_set_holds_for_every_completion() {
+fn partial_verdicts_hold_for_every_completion() {
     let mut environment = environment(Dialect::CELPLANE).unwrap().without_estimate_limit();
     environment.limits.runtime_cost = u64::MAX;
-    let mut seen = Seen { decided: 0, hopeless: 0, open: 0 };
+    let mut seen = VerdictCounts { decided: 0, hopeless: 0, open: 0 };
     let mut unusable = 0;
     for seed in 0..EXPRESSIONS {
         let mut choices = Choices::new(seed);
@@ -133,7 +133,7 @@ fn what_is_said_about_a_partial_set_holds_for_every_completion() {
         }
     }
     assert!(unusable < EXPRESSIONS / 5, "{unusable} expressions do not compile");
-    let Seen { decided, hopeless, open } = seen;
+    let VerdictCounts { decided, hopeless, open } = seen;
     assert!(decided > 500 && hopeless > 300 && open > 1_000, "{decided} decided, {hopeless} false, {open} open");
 }
 
@@ -164,7 +164,7 @@ fn the_proposals_constraints_are_cut_as_soon_as_they_can_be() {
     assert_eq!(verdict(&[5], 6..8, 2), Verdict::TRUE);
     assert_eq!(verdict(&[6], 7..8, 2), Verdict::NONE);
     assert_eq!(verdict(&[], 0..8, 2), Verdict::FALSE);
-    // Nothing is asked twice: each device is read once for each of the two lists.
+    // Each device is read once for each of the two lists.
     assert_eq!(memory.bodies_run(), 16);
 }
 
@@ -190,7 +190,7 @@ fn an_error_that_is_possible_is_said() {
     check("devices.filter(d, has(d.attributes['a'].n)).size() == 0", Verdict::FALSE);
     check("devices.map(d, d.attributes['a'].?n.orValue(0)).sum() == 7", Verdict::FALSE);
     check("devices[2].driver == 'x'", Verdict::ERROR);
-    // What some or all of them lack.
+    // Attributes that some or all of them lack.
     check("has(devices[0].attributes['a'].n)", Verdict::TRUE | Verdict::FALSE);
     check("has(devices[0].attributes['a'].m)", Verdict::FALSE);
     check("!has(devices[1].attributes['a'].m)", Verdict::TRUE);
@@ -198,7 +198,7 @@ fn an_error_that_is_possible_is_said() {
 }
 
 #[test]
-fn a_place_whose_estimate_is_above_its_limit_may_always_fail() {
+fn expressions_estimated_above_the_limit_may_fail() {
     let mut environment = environment(Dialect::CELPLANE).unwrap();
     environment.limits.runtime_cost = 100;
     let compiled = environment.compile("devices.all(d, d.driver == 'x')").unwrap();

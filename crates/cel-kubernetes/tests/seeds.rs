@@ -1,5 +1,5 @@
-//! The expressions of the enhancement proposals that we implement: they compile within the limits of their place, and evaluate as the
-//! proposals say. The cases are in `tests/cases/seeds.yaml`.
+//! The expressions of the implemented enhancement proposals compile within the limits of their place, and
+//! evaluate as the proposals state. The cases are in `tests/cases/seeds.yaml`.
 
 use api::json::Value as Json;
 use cel_kubernetes::compile::Compiled;
@@ -9,7 +9,7 @@ use cel_kubernetes::recorded::typed_json::encode;
 use cel_kubernetes::schema::TypedSchema;
 
 #[test]
-fn expressions_of_the_proposals_do_what_they_say() {
+fn proposal_expressions_evaluate_as_documented() {
     let (documents, error) = api::yaml::parse_documents(include_str!("cases/seeds.yaml"));
     assert_eq!(error, None);
     let cases = documents[0].value.as_array().unwrap();
@@ -18,7 +18,7 @@ fn expressions_of_the_proposals_do_what_they_say() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// What does not do what the proposals say.
+/// Returns the differences from the proposal.
 fn check(case: &Json) -> Vec<String> {
     let text = |field: &str| case.str_at(&[field]);
     let story = text("story").unwrap();

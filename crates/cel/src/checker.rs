@@ -10,30 +10,30 @@ mod format;
 mod literal;
 mod name;
 mod select;
-mod typed;
 mod unchecked;
 mod validate;
 
-pub use format::Shown;
-pub use typed::{OverloadSet, Reference, TypedAst};
-pub use validate::{CustomValidator, Validator};
+pub use crate::env::{CustomValidator, OverloadSet, Reference, TypedAst, Validator};
+pub use format::ShownType;
 
 use assign::Bindings;
 use comprehension::Local;
-use validate::Seen;
+use validate::VisitedKinds;
 
 use crate::env::Env;
-use crate::source::{Issues, Location};
+use crate::source::{Issues, Location, Source};
 use crate::syntax::ast::{Ast, ExprId, ExprKind, Literal, operator};
 use crate::types::Type;
 
-/// How deep a tree may be, so that it is planned and evaluated on a stack of 2 MiB. What the parser accepts is below it, macros
-/// included, but for two hundred nested `sortBy`; a tree made by hand need not be.
+/// Maximum height of a tree, so that it can be planned and evaluated on a stack of 2 MiB. Everything that the
+/// parser accepts stays below it, macros included, except two hundred nested `sortBy`; trees built by hand may
+/// exceed it.
 const HEIGHT_MAX: usize = 1_000;
 
-/// Checks an expression against what the environment declares, then runs the environment's validators.
+/// Checks an expression against the declarations of the environment, then runs the environment's validators.
 ///
-/// Finds all that is wrong in one pass: a part that does not check has a type that goes with everything.
+/// Reports all errors in one pass: a part that does not type-check gets a type that is compatible with
+/// everything.
 pub fn check(env: &Env, ast: Ast) -> Result<TypedAst, Issues> {
     if ast.node_count() > HEIGHT_MAX && ast.height(ast.root()) > HEIGHT_MAX {
         let mut issues = Issues::new(ast.source());
@@ -57,6 +57,18 @@ pub fn check(env: &Env, ast: Ast) -> Result<TypedAst, Issues> {
     validate::validate(TypedAst { env: env.clone(), ast, types, references }, seen)
 }
 
+impl Env {
+    /// Parses and checks an expression: all that is wrong with it, or the tree with its types.
+    pub fn compile(&self, text: &str) -> Result<TypedAst, Issues> {
+        self.compile_source(&Source::new(text))
+    }
+
+    /// Parses and checks an expression whose source has a name.
+    pub fn compile_source(&self, source: &Source) -> Result<TypedAst, Issues> {
+        check(self, self.parse(source)?)
+    }
+}
+
 struct Checker<'a> {
     env: &'a Env,
     ast: &'a Ast,
@@ -68,16 +80,16 @@ struct Checker<'a> {
     pending: Vec<Step>,
     /// The common types so far of the elements, or keys and values, of the literals that are being checked.
     joined: Vec<Option<Type>>,
-    /// Overloads that compare numbers of different types are left out.
+    /// Whether overloads that compare numbers of different types are excluded.
     same_type_comparisons_only: bool,
     issues: Option<Issues>,
     /// Room for names that are put together, and for their parts.
     scratch: String,
     parts: Vec<&'a str>,
-    seen: Seen,
+    seen: VisitedKinds,
 }
 
-/// What is still to be done. A node's step is taken once the children that it needs have their types.
+/// Pending work. The step of a node is taken once the children that it needs have their types.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Visit(ExprId),
@@ -114,7 +126,7 @@ impl<'a> Checker<'a> {
             issues: None,
             scratch: String::new(),
             parts: Vec::new(),
-            seen: Seen::default(),
+            seen: VisitedKinds::default(),
         }
     }
 
@@ -193,7 +205,7 @@ impl<'a> Checker<'a> {
 
     /// Reports that a node has another type than the one expected.
     fn report_mismatch(&mut self, id: ExprId, expected: &Type, actual: &Type) {
-        let message = format!("expected type '{}' but found '{}'", Shown(expected), Shown(actual));
+        let message = format!("expected type '{}' but found '{}'", ShownType(expected), ShownType(actual));
         self.report(self.ast[id].position, message);
     }
 

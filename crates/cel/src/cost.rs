@@ -1,14 +1,13 @@
-//! What an expression costs: before running it as a range, while running it as a number.
+//! Cost of expressions: a range before evaluation, a number during it.
 //!
-//! Both read the [`Price`] that stands beside each function. The unit and all numbers are cel-go's.
+//! Both use the [`Price`] of each function, which its declaration in the environment holds. The unit and all numbers are
+//! cel-go's.
 
-mod amount;
 mod estimate;
 mod hints;
 mod path;
-mod price;
 
-pub use amount::{Cost, Size};
+pub use crate::env::{CallEstimate, CallSite, Cost, Outcome, Price, STRING_TRAVERSAL_FACTOR, Size, traversal_cost};
+pub(crate) use crate::env::{LIST_CREATION, MAP_CREATION, STRUCT_CREATION};
 pub use estimate::estimate;
 pub use hints::{NoHints, PathStep, SizeHints};
-pub use price::{CallEstimate, CallSite, Outcome, Price, STRING_TRAVERSAL_FACTOR, traversal_cost};

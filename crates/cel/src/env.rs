@@ -1,27 +1,36 @@
-//! What an expression may refer to: variables, types, and functions with signature, price and code.
+//! Environments of expressions: variables, types, and functions with signature, price and code.
 //!
 //! An [`Env`] is built once, from libraries and declarations, and shared: it is immutable and cheap to clone.
 
+mod amount;
 mod builder;
 mod container;
 mod function;
 mod names;
+mod price;
 mod provider;
+mod structure;
+mod typed;
+mod validator;
 mod well_known;
 
 use std::sync::Arc;
 
+pub use amount::{Cost, Size};
 pub use builder::{Builder, EnvError, Library};
 pub use container::Container;
 pub use function::{
     Call, Function, Implementation, LibraryVersion, NativeFunction, Overload, PartialFunction, PlanTime, Prepare,
     Prepared, PreparedCall, PreparedTest, Resolved, Singleton, TextTest,
 };
+pub use price::{CallEstimate, CallSite, Outcome, Price, STRING_TRAVERSAL_FACTOR, traversal_cost};
 pub use provider::{FieldType, NoTypes, TypeProvider};
+pub(crate) use structure::{LIST_CREATION, MAP_CREATION, STRUCT_CREATION};
+pub use typed::{OverloadSet, Reference, TypedAst};
+pub use validator::{CustomValidator, Validator};
 
 use names::{NameMap, Roots};
 
-use crate::checker::{self, TypedAst, Validator};
 use crate::source::{Issues, Source};
 use crate::syntax;
 use crate::syntax::ast::{Ast, Name};
@@ -29,7 +38,7 @@ use crate::syntax::macros::MacroTable;
 use crate::types::Type;
 use crate::value::Value;
 
-/// What expressions may refer to, and how they are parsed, checked and planned.
+/// The declarations that expressions may refer to, with the options for parsing, checking and planning.
 #[derive(Clone, Debug)]
 pub struct Env(Arc<Inner>);
 
@@ -52,25 +61,25 @@ struct Inner {
 /// A variable or constant.
 #[derive(Clone, Debug)]
 pub struct Variable {
-    /// Its type.
+    /// Type of the variable.
     pub variable_type: Type,
-    /// Its value, if it is a constant.
+    /// Value of the variable, if it is a constant.
     pub constant: Option<Value<'static>>,
 }
 
-/// How expressions are parsed, checked and planned.
+/// Options for parsing, checking and planning.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// The elements of a list literal, the keys and the values of a map literal must have one type.
+    /// Whether the elements of a list literal, and the keys and values of a map literal, must have one type.
     pub homogeneous_literals: bool,
-    /// `1 < 1.5` checks.
+    /// Whether comparisons of different numeric types, such as `1 < 1.5`, type-check.
     pub cross_type_comparisons: bool,
-    /// `has(a.b)` costs one more than its operand.
+    /// Whether `has(a.b)` costs one more than its operand.
     pub presence_test_has_cost: bool,
-    /// Calls with constant operands are computed when a program is planned.
+    /// Whether calls with constant operands are computed when a program is planned.
     pub constant_folding: bool,
-    /// A presence test on a value without fields is an error, not false.
+    /// Whether a presence test on a value without fields is an error instead of false.
     pub error_on_bad_presence_test: bool,
 }
 
@@ -97,22 +106,12 @@ impl Env {
         Builder::extend(self.0.as_ref().clone())
     }
 
-    /// Parses and checks an expression: all that is wrong with it, or the tree with its types.
-    pub fn compile(&self, text: &str) -> Result<TypedAst, Issues> {
-        self.compile_source(&Source::new(text))
-    }
-
-    /// Parses and checks an expression that has a name of its own.
-    pub fn compile_source(&self, source: &Source) -> Result<TypedAst, Issues> {
-        checker::check(self, self.parse(source)?)
-    }
-
     /// Parses an expression and expands its macros.
     pub fn parse(&self, source: &Source) -> Result<Ast, Issues> {
         syntax::parse(source, &self.0.macros, &self.0.syntax)
     }
 
-    /// What an expression's text may hold.
+    /// Options of the parser.
     pub fn syntax(&self) -> &syntax::Options {
         &self.0.syntax
     }
@@ -122,7 +121,7 @@ impl Env {
         &self.0.macros
     }
 
-    /// What is examined once an expression has checked, in this order.
+    /// Validators that run after an expression has been checked, in this order.
     pub fn validators(&self) -> &[Validator] {
         &self.0.validators
     }
@@ -132,7 +131,7 @@ impl Env {
         &self.0.container
     }
 
-    /// How expressions are parsed, checked and planned.
+    /// Options for parsing, checking and planning.
     pub fn options(&self) -> &Options {
         &self.0.options
     }
@@ -167,7 +166,7 @@ impl Env {
         self.0.functions.get(name)
     }
 
-    /// Some function's qualified name may begin with this part; if not, none does.
+    /// Whether the qualified name of some function may begin with this part. If false, no name does.
     pub(crate) fn may_qualify_function(&self, root: &str) -> bool {
         !self.0.container.name().is_empty() || self.0.function_roots.may_contain(root)
     }

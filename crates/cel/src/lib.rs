@@ -1,19 +1,20 @@
 //! The Common Expression Language: text → tree → types → cost → program → value.
 //!
 //! An engine with a type checker, static and metered costs, and evaluation on partly known input. Types, values, costs and
-//! the texts of errors are those of cel-go 0.29; `docs/cel.md` in the repository says what else there is to know.
+//! the texts of errors are those of cel-go 0.29; see also `docs/cel.md` in the repository.
 //!
 //! # Compile once, evaluate often
 //!
-//! An [`Env`](env::Env) says what expressions may refer to. It starts empty: libraries bring operators, functions and macros.
-//! It compiles text into a checked tree, and a [`Program`](program::Program) is planned from that, once. Both are immutable
-//! and can be used from many threads.
+//! An [`Env`](env::Env) declares the variables, types and functions of expressions. It starts empty: libraries
+//! add operators, functions and macros. It compiles text into a checked tree, and a
+//! [`Program`](program::Program) is planned from that, once. Both are immutable and can be used from many
+//! threads.
 //!
 //! ```
-//! use cel::env::Env;
-//! use cel::library;
-//! use cel::program::{Bindings, Program};
-//! use cel::types::Type;
+//! use celplane_cel::env::Env;
+//! use celplane_cel::library;
+//! use celplane_cel::program::{Bindings, Program};
+//! use celplane_cel::types::Type;
 //!
 //! let env = Env::builder()
 //!     .library(&library::standard())
@@ -36,28 +37,29 @@
 //!
 //! # A function and a type of your own
 //!
-//! A function is a signature, a [`Price`](cost::Price) and a closure. An object type is a [`TypeProvider`](env::TypeProvider),
-//! which tells the checker its fields, and a [`HostObject`](value::HostObject), which reads them.
+//! A function is a signature, a [`Price`](cost::Price) and a closure. An object type is a
+//! [`TypeProvider`](env::TypeProvider), which declares its fields for the checker, and a
+//! [`HostObject`](value::HostObject), which reads them.
 //!
 //! ```
 //! use std::ops::ControlFlow;
 //! use std::sync::Arc;
 //!
-//! use cel::cost::Price;
-//! use cel::env::{Env, FieldType, TypeProvider};
-//! use cel::library;
-//! use cel::program::{Activation, Program};
-//! use cel::types::Type;
-//! use cel::value::{EvalError, HostObject, Value};
+//! use celplane_cel::cost::Price;
+//! use celplane_cel::env::{Env, FieldType, TypeProvider};
+//! use celplane_cel::library;
+//! use celplane_cel::program::{Activation, Program};
+//! use celplane_cel::types::Type;
+//! use celplane_cel::value::{EvalError, HostObject, Value};
 //!
-//! /// What the host has: plain Rust.
+//! /// An object of the host: plain Rust.
 //! #[derive(Debug)]
 //! struct Server {
 //!     host: String,
 //!     cores: i64,
 //! }
 //!
-//! /// What the checker is told about it.
+//! /// The type of the object for the checker.
 //! #[derive(Debug)]
 //! struct Types;
 //!
@@ -76,7 +78,7 @@
 //!     }
 //! }
 //!
-//! /// How an evaluation reads it, without a copy.
+//! /// Field access for evaluation, without a copy.
 //! impl HostObject for Server {
 //!     fn type_name(&self) -> &str {
 //!         "Server"
@@ -123,8 +125,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A value of a type of its own, such as a version or an address, is a [`HostValue`](value::HostValue). What belongs together
-//! is a [`Library`](env::Library), with versions, macros and validators.
+//! A value of a custom type, such as a version or an address, is a [`HostValue`](value::HostValue). Related
+//! functions form a [`Library`](env::Library), with versions, macros and validators.
 //!
 //! # Errors, as data and as a picture
 //!
@@ -132,7 +134,7 @@
 //! them are the picture that users of cel-go know.
 //!
 //! ```
-//! # use cel::{env::Env, library, types::Type};
+//! # use celplane_cel::{env::Env, library, types::Type};
 //! let env = Env::builder().library(&library::standard()).variable("name", Type::String).build()?;
 //!
 //! let issues = env.compile("name.size() > 'a' && nme == 'x'").unwrap_err();
@@ -148,15 +150,15 @@
 //!     env.compile("nme == 'x'").unwrap_err().to_string(),
 //!     "ERROR: <input>:1:1: undeclared reference to 'nme' (in container '')\n | nme == 'x'\n | ^"
 //! );
-//! # Ok::<(), cel::env::EnvError>(())
+//! # Ok::<(), celplane_cel::env::EnvError>(())
 //! ```
 //!
 //! An evaluation fails with an [`EvalError`](value::EvalError): a kind for programs, a text for people. `&&`, `||`, `all` and
 //! `exists` absorb it where another operand decides.
 //!
 //! ```
-//! # use cel::{env::Env, library, program::{Bindings, Program}, types::Type, value::Value};
-//! use cel::value::ErrorKind;
+//! # use celplane_cel::{env::Env, library, program::{Bindings, Program}, types::Type, value::Value};
+//! use celplane_cel::value::ErrorKind;
 //!
 //! let env = Env::builder()
 //!     .library(&library::standard())
@@ -173,16 +175,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What it costs
+//! # Cost
 //!
-//! [`cost::estimate`] says before the first run what an expression costs at least and at most, if
-//! [`SizeHints`](cost::SizeHints) say how large the input can be; an evaluation counts what it does cost, and ends at a limit.
+//! [`cost::estimate`] computes the minimum and maximum cost of an expression before its first run, given the
+//! size of the input by [`SizeHints`](cost::SizeHints); an evaluation meters its actual cost and stops at a
+//! limit.
 //!
 //! ```
-//! # use cel::{env::Env, library, program::{Bindings, Program}, types::Type};
-//! use cel::cost::{self, Cost, PathStep, Size, SizeHints};
-//! use cel::program::Limits;
-//! use cel::value::ErrorKind;
+//! # use celplane_cel::{env::Env, library, program::{Bindings, Program}, types::Type};
+//! use celplane_cel::cost::{self, Cost, PathStep, Size, SizeHints};
+//! use celplane_cel::program::Limits;
+//! use celplane_cel::value::ErrorKind;
 //!
 //! struct TenNames;
 //!
@@ -217,12 +220,13 @@
 //!
 //! # Input that is only partly known
 //!
-//! [`Value::Unknown`](value::Value::Unknown) can stand for a variable, or for something inside of one. The evaluation goes on as
-//! far as the rest decides; its [`Verdict`](program::Verdict) holds all that a completion of the input can come to.
+//! [`Value::Unknown`](value::Value::Unknown) can be the value of a variable or of a part of one. The evaluation
+//! continues as long as the known input decides; its [`Verdict`](program::Verdict) contains every result that a
+//! completion of the input can have.
 //!
 //! ```
-//! # use cel::{env::Env, library, program::{Bindings, Program}, types::Type, value::Value};
-//! use cel::program::Verdict;
+//! # use celplane_cel::{env::Env, library, program::{Bindings, Program}, types::Type, value::Value};
+//! use celplane_cel::program::Verdict;
 //!
 //! let env = Env::builder()
 //!     .library(&library::standard())
@@ -241,21 +245,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Where is what
+//! # Modules
 //!
-//! The modules stand in the order of the phases; a phase uses only what stands above it.
+//! The modules are listed in the order of the phases; a phase uses only modules above it.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
 //! | [`source`] | text, positions, issues and their picture |
 //! | [`syntax`] | text → tree and back, macros |
-//! | [`types`] | what a type is, the notation of types and signatures |
-//! | [`value`] | what evaluation reads and yields, and how a host lends its data |
+//! | [`types`] | types, and the notation of types and signatures |
+//! | [`value`] | inputs and results of evaluation, and the interface for data of the host |
 //! | [`mod@env`] | declarations: variables, types, functions with signature, price and code |
 //! | [`checker`] | tree + environment → typed tree |
 //! | [`cost`] | prices, estimates, sizes of input |
 //! | [`program`] | typed tree → plan → value |
-//! | [`library`] | what an environment can be filled with |
+//! | [`library`] | libraries for environments |
 //! | [`regex`] | regular expressions as Go's `regexp` reads them |
 
 pub mod checker;

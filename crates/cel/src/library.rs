@@ -1,10 +1,11 @@
-//! What an environment can be filled with: one file per library, one entry per overload.
+//! Libraries for environments: one file per library, one entry per overload.
 //!
-//! Each function here returns a [`Library`](crate::env::Library) up to a version, so that an environment can hold exactly
-//! what it wants. Identifiers, signatures, prices and texts of errors are cel-go's. Where cel-go itself has no price for a
-//! function but Kubernetes' cost estimator has one, the entry holds Kubernetes' price, which goes by the function's name.
+//! Each function here returns a [`Library`](crate::env::Library) up to a version, so that an environment
+//! contains exactly the selected functions. Identifiers, signatures, prices and texts of errors are cel-go's.
+//! If cel-go itself has no price for a function but Kubernetes' cost estimator has one, the entry has
+//! Kubernetes' price, which applies by the function's name.
 //!
-//! A library also brings its macros, most of which stand in [`syntax::macros`](crate::syntax::macros), and validators.
+//! A library also has macros, most of which are in [`syntax::macros`](crate::syntax::macros), and validators.
 
 mod bindings;
 mod comprehensions;
@@ -35,7 +36,7 @@ use crate::cost::Price;
 use crate::env::{Call, LibraryVersion, NativeFunction, Overload, PlanTime};
 use crate::value::{EvalError, List, Value};
 
-/// An overload with code of its own.
+/// An overload that is implemented by a function.
 const fn native(id: &'static str, signature: &'static str, price: Price, call: NativeFunction) -> Overload {
     Overload { id, signature, since: LibraryVersion(0), price, call: Call::Native(call), plan_time: PlanTime::Nothing }
 }
@@ -45,17 +46,17 @@ const fn shared(id: &'static str, signature: &'static str, price: Price) -> Over
     Overload { id, signature, since: LibraryVersion(0), price, call: Call::Singleton, plan_time: PlanTime::Nothing }
 }
 
-/// An overload that the evaluator knows.
+/// An overload that the evaluator implements itself.
 const fn builtin(id: &'static str, signature: &'static str, price: Price) -> Overload {
     Overload { id, signature, since: LibraryVersion(0), price, call: Call::Builtin, plan_time: PlanTime::Nothing }
 }
 
-/// The same overload, from a later version of the library on.
+/// The same overload, available from a later version of the library on.
 const fn since(version: u32, overload: Overload) -> Overload {
     Overload { since: LibraryVersion(version), ..overload }
 }
 
-/// How many overloads there are in all parts.
+/// Total number of overloads in all parts.
 const fn count(parts: &[&[Overload]]) -> usize {
     let mut total = 0;
     let mut rest = parts;
@@ -84,7 +85,8 @@ const fn join<const N: usize>(parts: &[&[Overload]]) -> [Overload; N] {
     joined
 }
 
-/// The error of a call whose operands are not what its overload says. The evaluator checks them first, so nobody sees it.
+/// The error of a call whose operands do not match its overload. The evaluator checks the operands first, so it
+/// is never returned to a caller.
 fn unexpected() -> EvalError {
     EvalError::no_such_overload()
 }

@@ -1,7 +1,7 @@
 //! Typed tree → plan → value.
 //!
-//! A [`Program`] is planned once and evaluated many times, from many threads. There is one evaluator: it meters what it does,
-//! stops at a limit or when interrupted, and goes on as far as it can where input is not known.
+//! A [`Program`] is planned once and evaluated many times, from many threads. There is one evaluator: it meters
+//! its cost, stops at a limit or when interrupted, and evaluates as far as possible where input is unknown.
 
 mod activation;
 mod attribute;
@@ -44,7 +44,7 @@ pub struct Program {
     error_on_bad_presence_test: bool,
 }
 
-/// Why a checked expression is not a program: a constant part of it fails.
+/// A checked expression cannot be planned, because one of its constant parts fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanError(pub(crate) EvalError);
 
@@ -56,12 +56,12 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// How far an evaluation may go.
+/// Limits of an evaluation.
 #[derive(Clone, Copy)]
 pub struct Limits<'l> {
     /// The evaluation ends with an error when it has cost more than this.
     pub cost: u64,
-    /// Asked once in a while; the evaluation ends with an error when it answers true.
+    /// Called periodically; the evaluation ends with an error when it returns true.
     pub interrupt: Option<&'l (dyn Fn() -> bool + Sync)>,
 }
 
@@ -75,19 +75,19 @@ impl Limits<'_> {
     }
 }
 
-/// What an evaluation came to.
+/// Result and cost of an evaluation.
 #[derive(Clone, Debug)]
 pub struct Evaluation<'a> {
     /// The value, or why there is none.
     pub result: Result<Value<'a>, EvalError>,
-    /// What it cost, whether there is a value or not.
+    /// Cost of the evaluation, whether it succeeded or failed.
     pub cost: u64,
 }
 
 impl Evaluation<'_> {
-    /// What a predicate comes to, for every completion of input that is partly known.
+    /// Returns the possible results of a predicate over all completions of partly known input.
     ///
-    /// An evaluation that was ended by a limit says nothing about that.
+    /// The verdict of an evaluation that was stopped by a limit does not cover completions.
     pub fn verdict(&self) -> Verdict {
         verdict_of(&self.result)
     }
@@ -102,10 +102,10 @@ fn verdict_of(result: &Result<Value<'_>, EvalError>) -> Verdict {
     }
 }
 
-/// How thorough an evaluation on partly known input is.
+/// Thoroughness of an evaluation on partly known input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
-    /// Bodies of loops that look at other elements, too, run on members only, not on candidates.
+    /// Loop bodies that also read other elements run only on members, not on candidates.
     Quick,
     /// Bodies of loops run on all that the list can have.
     Full,
@@ -137,7 +137,7 @@ impl Program {
         }
     }
 
-    /// The answer of a predicate: what [`Evaluation::verdict`] says of the same evaluation, only faster.
+    /// Returns the same verdict as [`Evaluation::verdict`], but faster.
     pub fn verdict_within(&self, input: &dyn Activation, limits: Limits<'_>) -> Verdict {
         if self.slot_count == 0 {
             Machine::new(self, input, limits, &mut [], NoTrace).judge_root(&self.root)
@@ -146,8 +146,8 @@ impl Program {
         }
     }
 
-    /// Evaluates within limits on input that is partly known, such as a [`Drawn`](crate::value::Drawn) list; remembers what bodies of
-    /// loops came to for its elements.
+    /// Evaluates within limits on partly known input, such as a [`Drawn`](crate::value::Drawn) list; caches the
+    /// results of loop bodies for its elements.
     pub fn eval_partial<'a>(
         &'a self,
         input: &'a dyn Activation,
@@ -164,8 +164,9 @@ impl Program {
         })
     }
 
-    /// Evaluates within limits. A list that the expression makes goes to the sink, element by element, and is never in memory as a
-    /// whole; so do lists that are its elements. Costs what [`eval_within`](Self::eval_within) costs.
+    /// Evaluates within limits. A list that the expression builds is passed to the sink, element by element,
+    /// and is never in memory as a whole; so are lists that are its elements. The cost is that of
+    /// [`eval_within`](Self::eval_within).
     pub fn eval_list<'a>(
         &'a self,
         input: &'a dyn Activation,
@@ -191,13 +192,14 @@ impl Program {
         })
     }
 
-    /// Its value is a list that the expression makes: [`eval_list`](Self::eval_list) is worth the while.
+    /// Whether the expression builds a list, so that [`eval_list`](Self::eval_list) saves memory.
     pub fn makes_list(&self) -> bool {
         matches!(self.root.kind, Kind::Collect(_))
     }
 
-    /// A call somewhere in it ends the whole evaluation if its operand fails: no other operand of `&&` or `||`, and no other round of a
-    /// loop, makes up for that. Then it depends on what is evaluated first whether there is an error.
+    /// Whether a call in the expression ends the whole evaluation if its operand fails: no other operand of
+    /// `&&` or `||`, and no other round of a loop, absorbs that error. Then the order of evaluation decides
+    /// whether there is an error.
     pub fn can_end_early(&self) -> bool {
         partial::can_end(self, &self.root)
     }
@@ -207,13 +209,13 @@ impl Program {
         &self.result_type
     }
 
-    /// How many bytes the program takes, the text of its constants included.
+    /// Size of the program in bytes, including the text of its constants.
     pub fn memory_bytes(&self) -> usize {
         let lazies: usize = self.lazies.iter().map(Node::memory_bytes).sum();
         size_of::<Program>().saturating_add(self.root.memory_bytes()).saturating_add(lazies)
     }
 
-    /// Makes room for the local variables. Stands apart, so that programs without any do not pay for it.
+    /// Allocates the local variables. A separate function, so that programs without any do not pay for it.
     #[inline(never)]
     fn with_slots<'a, R>(&self, run: impl FnOnce(&mut [Slot<'a>]) -> R) -> R {
         if self.slot_count <= FEW_SLOTS {

@@ -4,7 +4,7 @@
 //! Follows Go 1.26. Which functions CEL offers on top of this is left to the libraries.
 //!
 //! ```
-//! use cel::regex::Regex;
+//! use celplane_cel::regex::Regex;
 //!
 //! let version = Regex::new(r"^v([0-9]+)\.([0-9]+)")?;
 //! assert!(version.is_match("v1.37.2")?);
@@ -73,7 +73,7 @@ impl Regex {
         self.inner.engines.parsed().group_names.iter().map(Option::as_deref)
     }
 
-    /// Is there a match anywhere in the text?
+    /// Whether there is a match anywhere in the text.
     pub fn is_match(&self, text: &str) -> Result<bool, Error> {
         self.inner.engines.is_match(text).map_err(|TooLarge| self.too_large())
     }
@@ -192,7 +192,7 @@ impl<'t> Iterator for CapturesIter<'_, 't> {
 
 impl FusedIterator for CapturesIter<'_, '_> {}
 
-/// Where a search for all matches goes on.
+/// Position of a search for all matches.
 #[derive(Clone, Debug, Default)]
 struct Position {
     next: usize,
@@ -200,7 +200,7 @@ struct Position {
 }
 
 impl Position {
-    /// Moves behind the match from `start` to `end`, and says whether it counts.
+    /// Moves behind the match from `start` to `end`, and returns whether the match counts.
     fn advance(&mut self, text: &str, start: usize, end: usize) -> bool {
         let counts = start < end || self.last_end != Some(start);
         self.last_end = Some(end);

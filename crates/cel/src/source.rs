@@ -22,7 +22,7 @@ pub struct Span {
     pub end: u32,
 }
 
-/// Where an issue is: one-based line, zero-based column in code points.
+/// Position of an issue: one-based line, zero-based column in code points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// One-based; -1 when the issue concerns the expression as a whole.
@@ -57,7 +57,7 @@ impl Source {
         &self.description
     }
 
-    /// The text of a span; empty when the span does not lie in this source.
+    /// The text of a span; empty if the span is not in this source.
     pub fn snippet(&self, span: Span) -> &str {
         self.text.get(span.start as usize..span.end as usize).unwrap_or("")
     }
@@ -85,16 +85,16 @@ fn clamp(count: usize) -> i32 {
 /// One thing that is wrong with an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Issue {
-    /// Where it is.
+    /// Position of the issue.
     pub location: Location,
-    /// What it is.
+    /// Text of the issue.
     pub message: String,
 }
 
 /// The longest line that is shown with a caret under it.
 const SNIPPET_LENGTH_MAX: usize = 16384;
 
-/// How many issues are kept; further ones are only counted.
+/// Maximum number of issues that are kept; further ones are only counted.
 const ISSUES_MAX: usize = 100;
 
 /// All that is wrong with an expression, at most 100 issues in full.
@@ -126,12 +126,12 @@ impl Issues {
         }
     }
 
-    /// Nothing was reported.
+    /// Whether no issue was reported.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// How many issues were reported, the ones beyond the first 100 included.
+    /// Number of reported issues, including those beyond the first 100.
     pub fn count(&self) -> usize {
         self.count
     }

@@ -23,32 +23,34 @@ use macros::MacroTable;
 pub use unparser::{unparse, unparse_node, unparse_wrapped};
 pub use visit::{Postorder, Preorder};
 
-/// How many nodes a tree may hold. Copies that macros make are counted, so that they cannot grow without bound.
+/// Maximum number of nodes of a tree. Copies that macros create are counted, so that they cannot grow without
+/// bound.
 const NODES_MAX: usize = 1_000_000;
 
 /// The highest [`Options::recursion_max`].
 const RECURSION_MAX: usize = 250;
 
-/// What is allowed in an expression's text.
+/// Limits and options of the parser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// `a.?b`, `a[?b]`, `[?a]`, `{?a: b}`.
+    /// Whether the syntax `a.?b`, `a[?b]`, `[?a]`, `{?a: b}` is enabled.
     pub optional_syntax: bool,
-    /// Field names in backticks.
+    /// Whether field names in backticks are enabled.
     pub quoted_fields: bool,
-    /// How deep rules of the grammar may be nested, and how deep the tree that they form may be.
+    /// Maximum nesting depth of grammar rules, and of the resulting tree.
     ///
-    /// More than 250 counts as 250, so that no text is too deep for a stack of 2 MiB.
+    /// Values above 250 are treated as 250, so that no text is too deep for a stack of 2 MiB.
     pub recursion_max: usize,
-    /// How many code points the text may have.
+    /// Maximum number of code points in the text.
     pub code_points_max: usize,
-    /// How many syntax errors are reported before parsing ends.
+    /// Number of syntax errors after which parsing stops.
     pub errors_max: usize,
-    /// How often the parser tries to go on after a syntax error.
+    /// Number of attempts to recover from a syntax error.
     pub recoveries_max: usize,
-    /// How many tokens one such attempt may skip.
+    /// Number of tokens that one such attempt may skip.
     pub recovery_tokens_max: usize,
-    /// Remember the calls that macros replaced, so that the tree can be turned back into the text that was written.
+    /// Whether the calls that macros replaced are kept, so that the tree can be converted back to the original
+    /// text.
     pub keep_macro_calls: bool,
 }
 
@@ -96,7 +98,7 @@ fn whole_expression_issue(source: &Source, message: String) -> Issues {
     issues
 }
 
-/// Words that are not variables, although they are identifiers to the grammar.
+/// Whether a word is reserved: an identifier to the grammar, but not a valid variable.
 fn is_reserved(word: &str) -> bool {
     matches!(
         word,

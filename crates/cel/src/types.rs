@@ -1,4 +1,4 @@
-//! What a type is: cel-go's gradual type system as data.
+//! Types: cel-go's gradual type system as data.
 //!
 //! Assignability and unification belong to the checker; here are only the shapes, their names, and a small
 //! notation for them, used by function signatures: `map(K, list(V))`, `optional(T)`, `kubernetes.Quantity`.
@@ -120,12 +120,12 @@ impl Type {
         }
     }
 
-    /// `dyn` or `any`: everything is assignable to and from it.
+    /// Whether the type is `dyn` or `any`: everything is assignable to and from it.
     pub fn is_dyn(&self) -> bool {
         matches!(self, Type::Dyn | Type::Any)
     }
 
-    /// `dyn`, `any` or the type of something that did not check.
+    /// Whether the type is `dyn`, `any` or that of a part that did not type-check.
     pub fn is_dyn_or_error(&self) -> bool {
         matches!(self, Type::Dyn | Type::Any | Type::Error)
     }
@@ -222,7 +222,7 @@ impl fmt::Display for Type {
 pub struct Signature {
     /// The function's name.
     pub function: Name,
-    /// The first parameter is the receiver: `target.function(…)`.
+    /// Whether the first parameter is the receiver: `target.function(…)`.
     pub receiver: bool,
     /// The parameters, the receiver first.
     pub parameters: Vec<Type>,

@@ -1,4 +1,4 @@
-//! What evaluation reads and yields.
+//! Values: inputs and results of evaluation.
 //!
 //! A value borrows where it can: constants from the program, everything else from the host's data, so that reading a field
 //! neither copies nor counts references. Lists, maps and objects of the host stay where they are, behind the traits in [`host`].
@@ -9,6 +9,8 @@ pub(crate) mod drawn;
 mod equality;
 mod error;
 pub mod host;
+#[cfg(feature = "serde_json")]
+mod json;
 mod list;
 mod map;
 mod order;
@@ -23,6 +25,8 @@ use std::sync::Arc;
 pub use drawn::{Drawn, Member};
 pub use error::{ErrorKind, EvalError};
 pub use host::{HostData, HostList, HostMap, HostObject, HostValue, ListShape, MapShape};
+#[cfg(feature = "serde_json")]
+pub use json::ToJsonError;
 pub use list::List;
 pub use map::{Key, Map};
 pub(crate) use order::{double_to_int_lossless, double_to_uint_lossless};
@@ -35,7 +39,8 @@ use crate::syntax::ast::Literal;
 use crate::types::Type;
 
 /// A CEL value that lives at least as long as `'a`, the shorter of program and input.
-// What tells the kinds apart is as wide as what follows it: a value is copied in whole words, never byte by byte.
+// The discriminant is as wide as the payload that follows it: a value is copied in whole words, never byte by
+// byte.
 #[derive(Clone, Debug)]
 #[repr(u64)]
 pub enum Value<'a> {
@@ -69,7 +74,7 @@ pub enum Value<'a> {
     Object(&'a dyn HostObject),
     /// A value of a type that the host or a library defines.
     Opaque(Arc<dyn HostValue>),
-    /// Not known (yet): the evaluation goes on and answers as far as the rest decides.
+    /// Not known (yet): the evaluation continues as long as known values decide.
     Unknown(Unknown<'a>),
     /// A value that cannot be had, inside a container or an accumulator; reading it is an error.
     Error(EvalError),
@@ -111,7 +116,7 @@ impl<'a> Value<'a> {
         Value::Opaque(Arc::new(value))
     }
 
-    /// The value's type, as `type(x)` shows it: containers without what they contain.
+    /// The value's type, as `type(x)` shows it: containers without their element types.
     pub fn type_of(&self) -> Type {
         match self {
             Value::Null => Type::Null,
@@ -172,7 +177,8 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// How large the value is in the eyes of the cost meter: code points, octets, elements, entries; 1 for what has no size.
+    /// Size of the value for the cost meter: code points, octets, elements or entries; 1 for values without a
+    /// size.
     pub fn size(&self) -> u64 {
         let size = match self {
             Value::String(text) => text.code_points(),
@@ -186,7 +192,7 @@ impl<'a> Value<'a> {
         size as u64
     }
 
-    /// The same value, borrowed: neither copies nor counts references, as far as that goes.
+    /// The same value, borrowed: if possible, without copies and reference counting.
     pub fn borrowed(&self) -> Value<'_> {
         match self {
             Value::String(text) => Value::String(Str::Borrowed(text)),
@@ -220,7 +226,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The same value with everything borrowed copied, so that it outlives program and input.
+    /// A copy of the value without borrowed parts, which can outlive program and input.
     ///
     /// Objects of the host become maps of their fields.
     pub fn into_owned(self) -> Value<'static> {
@@ -311,7 +317,7 @@ impl fmt::Display for Value<'_> {
 }
 
 impl Value<'_> {
-    /// Appends what [`Display`](fmt::Display) shows to a text: the same, only faster.
+    /// Appends the output of [`Display`](fmt::Display) to a text, but faster.
     pub fn append_to(&self, text: &mut String) {
         // Writing to a text does not fail.
         _ = write_bounded(text, self);
@@ -319,7 +325,7 @@ impl Value<'_> {
 }
 
 fn write_bounded<W: fmt::Write>(out: &mut W, value: &Value<'_>) -> fmt::Result {
-    let mut out = Shown { out, left: bounds::SHOWN_BYTES_MAX };
+    let mut out = DisplayAdapter { out, left: bounds::SHOWN_BYTES_MAX };
     match write_value(&mut out, value) {
         Err(_) if out.left == 0 => Ok(()),
         result => result,
@@ -327,12 +333,12 @@ fn write_bounded<W: fmt::Write>(out: &mut W, value: &Value<'_>) -> fmt::Result {
 }
 
 /// Stops when enough has been written: a value that shares its parts many times over is small, but its text is not.
-struct Shown<'w, W> {
+struct DisplayAdapter<'w, W> {
     out: &'w mut W,
     left: usize,
 }
 
-impl<W: fmt::Write> fmt::Write for Shown<'_, W> {
+impl<W: fmt::Write> fmt::Write for DisplayAdapter<'_, W> {
     #[inline]
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.left = self.left.saturating_sub(text.len());
@@ -341,7 +347,7 @@ impl<W: fmt::Write> fmt::Write for Shown<'_, W> {
     }
 }
 
-fn write_value<W: fmt::Write>(f: &mut Shown<'_, W>, value: &Value<'_>) -> fmt::Result {
+fn write_value<W: fmt::Write>(f: &mut DisplayAdapter<'_, W>, value: &Value<'_>) -> fmt::Result {
     use fmt::Write as _;
     match value {
         Value::Null => f.write_str("NULL_VALUE"),
@@ -401,7 +407,7 @@ fn write_value<W: fmt::Write>(f: &mut Shown<'_, W>, value: &Value<'_>) -> fmt::R
 }
 
 fn write_elements<'v, W: fmt::Write, E: std::borrow::Borrow<Value<'v>>>(
-    f: &mut Shown<'_, W>,
+    f: &mut DisplayAdapter<'_, W>,
     elements: impl Iterator<Item = E>,
 ) -> fmt::Result {
     use fmt::Write as _;

@@ -17,7 +17,7 @@ fn call(function: Name, args: Vec<ExprId>) -> ExprKind {
     ExprKind::Call { function, target: None, args }
 }
 
-/// What threads have; unoptimized code takes more.
+/// Stack size of threads; unoptimized code needs more.
 const STACK_BYTES: usize = if cfg!(debug_assertions) { 16 << 20 } else { 2 << 20 };
 
 /// Puts the tree through all phases.

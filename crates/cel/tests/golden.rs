@@ -1,4 +1,4 @@
-//! What the reference implementation answers, case by case: errors, types, values, estimated and actual costs.
+//! Recorded results of the reference implementation: errors, types, values, estimated and actual costs.
 //!
 //! `tests/data/golden/` holds the recorded cases that need nothing but the language. The crate `cel-kubernetes`
 //! runs them too, and those that need more.
@@ -8,7 +8,8 @@ mod environment;
 pub(crate) mod listed;
 mod suite;
 
-// How answers are recorded is told once, in the crate that also answers so; this crate must not depend on it.
+// The recorded answers are documented once, in the crate that also writes them; this crate must not depend on
+// it.
 #[path = "../../cel-kubernetes/src/recorded/answer.rs"]
 mod answer;
 #[path = "../../cel-kubernetes/src/recorded/typed_json.rs"]

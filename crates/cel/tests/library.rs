@@ -113,7 +113,7 @@ fn cost(env: &Env, name: &str, operands: &[Value<'_>], outcome: &Result<Value<'_
 }
 
 #[test]
-fn calls_give_what_the_reference_gives() {
+fn calls_agree_with_the_reference() {
     let env = environment();
     let mut failures = Vec::new();
     let mut count = 0;
@@ -158,7 +158,8 @@ fn bad_formats_do_not_compile() {
         let issues = env.compile(expression).expect_err(expression);
         assert_eq!(issues.to_string(), case["error"].as_str().unwrap());
     }
-    // Mixed elements are fine where `format` takes them, and formats that only run time tells are not examined.
+    // Mixed elements are valid where `format` accepts them, and formats that are known only at run time are not
+    // checked.
     for expression in ["'%s %d'.format(['a', 1])", "(s + '%d').format(['a'])"] {
         env.compile(expression).expect(expression);
     }

@@ -13,6 +13,9 @@
     reason = "tests; shared parts are public for the other crate"
 )]
 
+// The short name by which the rest of the workspace knows the crate.
+extern crate celplane_cel as cel;
+
 mod conformance;
 mod deep;
 mod golden;

@@ -1,4 +1,4 @@
-//! A map of which some entries are not known says so alike, however it is asked.
+//! A map with unknown entries gives consistent answers to every kind of query.
 
 use std::ops::ControlFlow;
 
@@ -58,7 +58,7 @@ fn verdict(expression: &str) -> Verdict {
 }
 
 #[test]
-fn what_is_known_is_told() {
+fn known_entries_are_returned() {
     for expression in
         ["'known' in m", "has(m.known)", "m.known == 'v'", "m['known'] == 'v'", "!('absent' in m)", "!has(m.absent)"]
     {
@@ -67,7 +67,7 @@ fn what_is_known_is_told() {
 }
 
 #[test]
-fn what_is_not_known_is_told_by_no_way_of_asking() {
+fn unknown_entries_are_unknown_to_every_query() {
     for expression in [
         "'perhaps' in m",
         "has(m.perhaps)",

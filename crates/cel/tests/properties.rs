@@ -1,4 +1,4 @@
-//! What holds for every expression and every input, tried on random ones.
+//! Properties of all expressions and inputs, tested on random ones.
 //!
 //! Expressions are well typed, over the variables in `input.rs`, and use the language widely; inputs make them succeed,
 //! fail, and stop halfway. What a property leaves out, and why, stands beside it.
@@ -18,7 +18,7 @@ use cel::program::{Evaluation, Limits, Program, Verdict};
 use cel::syntax::unparse;
 use cel::types::Type;
 use cel::value::ErrorKind;
-use expression::{Generator, Kind, Within};
+use expression::{Generator, Kind, LanguageSubset};
 use input::{Choices, Input, VARIABLES};
 use proptest::prelude::*;
 
@@ -53,7 +53,7 @@ fn compile(env: &Env, text: &str) -> TypedAst {
     env.compile(text).unwrap_or_else(|issues| panic!("{issues}"))
 }
 
-/// Value or error, as text that tells kinds of values apart.
+/// Value or error as text that distinguishes kinds of values.
 fn shown(evaluation: &Evaluation<'_>) -> String {
     match &evaluation.result {
         Ok(value) => format!("{} {value}", value.type_name()),
@@ -66,7 +66,7 @@ fn bytes() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     (prop::collection::vec(any::<u8>(), 0..160), prop::collection::vec(any::<u8>(), 0..160))
 }
 
-/// The set holds what an evaluation came to.
+/// Whether the set contains the result of an evaluation.
 fn holds(verdict: Verdict, found: &Evaluation<'_>) -> bool {
     verdict.can_be(match &found.result {
         Ok(value) => value.verdict(),
@@ -74,7 +74,7 @@ fn holds(verdict: Verdict, found: &Evaluation<'_>) -> bool {
     })
 }
 
-/// How many expressions each property is tried on.
+/// Number of expressions that each property is tried on.
 const CASES: u32 = 600;
 
 proptest! {
@@ -86,7 +86,7 @@ proptest! {
     /// values of type `dyn`, what `flatten` makes, `join`, and failed operands that would have been empty.
     #[test]
     fn an_evaluation_costs_at_most_its_estimate((expression, input) in bytes()) {
-        let text = Generator::new(&expression, Within::Estimate).expression(Kind::Any);
+        let text = Generator::new(&expression, LanguageSubset::Estimate).expression(Kind::Any);
         let typed = compile(&FOLDING, &text);
         let estimated = cost::estimate(&typed, &input::Sizes);
         if let Ok(program) = Program::new(&typed) {
@@ -101,7 +101,7 @@ proptest! {
     /// with a limit, it either gives that answer or says that the limit was exceeded.
     #[test]
     fn an_evaluation_is_deterministic((expression, input) in bytes(), limit in 0..200_u64) {
-        let text = Generator::new(&expression, Within::Language).expression(Kind::Any);
+        let text = Generator::new(&expression, LanguageSubset::Language).expression(Kind::Any);
         let (first, second) = (Program::new(&compile(&FOLDING, &text)), Program::new(&compile(&FOLDING, &text)));
         let (Ok(first), Ok(second)) = (first, second) else { return Ok(()) };
         let input = Input::known(&mut Choices::new(&input));
@@ -129,7 +129,7 @@ proptest! {
     /// Where folding finds that a constant part fails, there is no program to compare.
     #[test]
     fn folding_changes_no_answer((expression, input) in bytes()) {
-        let text = Generator::new(&expression, Within::Language).expression(Kind::Any);
+        let text = Generator::new(&expression, LanguageSubset::Language).expression(Kind::Any);
         let folded = Program::new(&compile(&FOLDING, &text));
         let plain = Program::new(&compile(&PLAIN, &text));
         let (Ok(folded), Ok(plain)) = (folded, plain) else { return Ok(()) };
@@ -137,10 +137,11 @@ proptest! {
         prop_assert_eq!(shown(&folded.eval(&input)), shown(&plain.eval(&input)), "{}", text);
     }
 
-    /// What an evaluation on partly known input can come to holds what it comes to on every completion of it.
+    /// The verdict of an evaluation on partly known input contains the result on every completion of that
+    /// input.
     #[test]
-    fn a_verdict_holds_what_every_completion_comes_to((expression, input) in bytes(), more in prop::collection::vec(any::<u8>(), 0..400)) {
-        let text = Generator::new(&expression, Within::Language).expression(Kind::Bool);
+    fn verdict_contains_the_result_of_every_completion((expression, input) in bytes(), more in prop::collection::vec(any::<u8>(), 0..400)) {
+        let text = Generator::new(&expression, LanguageSubset::Language).expression(Kind::Bool);
         let Ok(program) = Program::new(&compile(&FOLDING, &text)) else { return Ok(()) };
         let mut choices = Choices::new(&input);
         let partial = Input::partial(&mut choices);
@@ -153,10 +154,10 @@ proptest! {
         }
     }
 
-    /// What is written from a tree, macros restored, is read as the same tree.
+    /// The text written from a tree, with macros restored, parses to the same tree.
     #[test]
     fn a_written_tree_is_read_as_the_same_tree((expression, _) in bytes()) {
-        let text = Generator::new(&expression, Within::Language).expression(Kind::Any);
+        let text = Generator::new(&expression, LanguageSubset::Language).expression(Kind::Any);
         let ast = compile(&FOLDING, &text).ast().clone();
         let written = unparse(&ast);
         let again = compile(&FOLDING, &written);
@@ -177,7 +178,7 @@ fn most_generated_predicates_have_an_answer_and_many_do_not_know() {
             state.to_le_bytes()[3]
         };
         let bytes: Vec<u8> = (0..160).map(|_| byte()).collect();
-        let text = Generator::new(&bytes, Within::Language).expression(Kind::Bool);
+        let text = Generator::new(&bytes, LanguageSubset::Language).expression(Kind::Bool);
         let Ok(program) = Program::new(&compile(&FOLDING, &text)) else { continue };
         let partial = Input::partial(&mut Choices::new(&bytes[80..]));
         match program.eval(&partial).result {

@@ -47,7 +47,7 @@ fn issues_equal_those_of_the_reference() {
 }
 
 #[test]
-fn what_the_reference_parses_is_parsed_and_survives_unparsing() {
+fn reference_expressions_parse_and_unparse() {
     let cases = cases(include_str!("data/syntax/parsed.jsonl"));
     assert!(cases.len() > 3000);
     let options = Options { keep_macro_calls: true, ..options() };

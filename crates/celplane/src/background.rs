@@ -1,7 +1,7 @@
 //! A control plane that stays when the command that started it has ended: `celplane up --wait`.
 //!
-//! The command starts itself again in a session of its own, shows what that one prints until it says that it is ready, and
-//! leaves. Logs go to a file in the data directory.
+//! The command starts itself again in a new session, forwards its output until it reports that it is ready, and
+//! exits. Logs are written to a file in the data directory.
 
 use std::ffi::OsString;
 use std::fs::OpenOptions;
@@ -11,12 +11,14 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
-/// Says that everything was printed that the command shows.
+use crate::output::print_line;
+
+/// Marks the end of the forwarded output.
 const READY: &str = "# ready";
-/// Where the one in the background logs.
+/// Log file of the background process.
 const LOG: &str = "celplane.log";
 
-/// Starts this program again with the same arguments but for the flag that asked for it.
+/// Starts this program again with the same arguments except for the flag that requested it.
 pub(crate) fn start(flag: &str, instead: &str, data_dir: &Path) -> Result<ExitCode> {
     std::fs::create_dir_all(data_dir).with_context(|| format!("cannot create `{}`", data_dir.display()))?;
     let path = data_dir.join(LOG);
@@ -35,19 +37,24 @@ pub(crate) fn start(flag: &str, instead: &str, data_dir: &Path) -> Result<ExitCo
         .stderr(Stdio::from(log))
         .spawn()
         .context("cannot start in the background")?;
-    let output = child.stdout.take().context("nothing can be read from the background")?;
+    let output = child.stdout.take().context("cannot read the output of the background process")?;
+    // The command promises to wait until everything works, also where its own output cannot be written any more.
+    let mut shown = Ok(());
     for line in BufReader::new(output).lines() {
         let line = line?;
         if line == READY {
-            println!(
-                "\nIt runs in the background as process {}. Its log is {}.\nTo end it: celplane down --data-dir {}",
+            shown?;
+            print_line!(
+                "\nRunning in the background as process {}. Log file: {}\nTo stop it: celplane down --data-dir {}",
                 child.id(),
                 path.display(),
                 data_dir.display()
-            );
+            )?;
             return Ok(ExitCode::SUCCESS);
         }
-        println!("{line}");
+        if shown.is_ok() {
+            shown = print_line!("{line}");
+        }
     }
     child.wait()?;
     let mut said = String::new();
@@ -57,14 +64,14 @@ pub(crate) fn start(flag: &str, instead: &str, data_dir: &Path) -> Result<ExitCo
     bail!("{}", said.trim().strip_prefix("error: ").unwrap_or(said.trim()))
 }
 
-/// Called by the one in the background: it gets a session of its own, so that a closed terminal does not end it.
+/// Called by the background process: creates a new session, so that a closed terminal does not end it.
 pub(crate) fn detach() {
-    // Fails only for a process that leads a group; then nobody ends the group but the user.
+    // Fails only for a process that leads a group; then only the user ends the group.
     let _ = rustix::process::setsid();
 }
 
-/// Tells the one who waits.
+/// Notifies the waiting process.
 pub(crate) fn tell_ready() {
-    // It may have been ended meanwhile.
+    // It may have been stopped meanwhile.
     let _ = writeln!(std::io::stdout(), "{READY}").and_then(|()| std::io::stdout().flush());
 }

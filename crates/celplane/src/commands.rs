@@ -4,16 +4,16 @@
 /// `Arguments::run`, which answers with the exit code: 0, or 1 where the question's answer is no.
 macro_rules! subcommands {
     ($($name:ident => $module:ident,)*) => {
-        $(mod $module;)*
+        $(pub(crate) mod $module;)*
 
-        /// What to do.
+        /// The subcommand to run.
         #[derive(clap::Subcommand)]
         pub(crate) enum Command {
             $(#[allow(missing_docs, reason = "the arguments' own documentation is shown")] $name(Box<$module::Arguments>),)*
         }
 
         impl Command {
-            /// Does it.
+            /// Runs the subcommand.
             pub(crate) fn run(self) -> anyhow::Result<std::process::ExitCode> {
                 match self {
                     $(Command::$name(arguments) => (*arguments).run(),)*
@@ -23,16 +23,25 @@ macro_rules! subcommands {
     };
 }
 pub(crate) use subcommands;
+pub(crate) use version::KUBERNETES as KUBERNETES_VERSION;
 
 subcommands! {
     Apiserver => apiserver,
     Cel => cel,
     Check => check,
     Completion => completion,
+    Console => console,
     ControllerManager => controller_manager,
+    Convert => convert,
     Demo => demo,
+    Doctor => doctor,
     Down => down,
+    EnvtestAssets => envtest_assets,
+    Gates => gates,
+    Get => get,
+    Join => join,
     Kubelet => kubelet,
+    List => list,
     Man => man,
     Scan => scan,
     Scheduler => scheduler,
@@ -40,5 +49,6 @@ subcommands! {
     Store => store,
     Up => up,
     Version => version,
+    Webhook => webhook,
     Why => why,
 }

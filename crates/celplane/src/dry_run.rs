@@ -1,9 +1,9 @@
-//! `--dry-run`: commands that start or change something say what they would do, and do nothing.
+//! `--dry-run`: commands that start or change something print the planned actions without performing them.
 
-/// The flag, as `kubectl` has it.
+/// The `--dry-run` flag, with the values that `kubectl` accepts.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct DryRun {
-    /// Check everything and say what would be done, but do nothing: none or client
+    /// Check everything and print the planned actions without performing them: none or client
     #[arg(
         id = "dry-run",
         long = "dry-run",
@@ -25,5 +25,5 @@ impl DryRun {
     }
 }
 
-/// What ends such a report.
+/// Last line of the report of a dry run.
 pub(crate) const NOTHING_DONE: &str = "Nothing was started or changed (dry run).";

@@ -1,22 +1,24 @@
-//! Which gated fields an object uses, and where: tolerations, node affinity, volumes, claims, columns.
+//! Uses of gated fields in an object: tolerations, node affinity, volumes, claims, columns.
 
 use api::features::{Features, Gate};
 use api::json::Value;
+use api::types::{self, Kind, Type};
+use registry::annotations::Content;
 
 /// A use of a gated field.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Use<'v> {
-    /// What opens the field.
+    /// Gates that enable the field.
     pub(crate) needs: Needs,
-    /// Where it is.
+    /// Path of the field.
     pub(crate) path: String,
     /// The expression or operator.
     pub(crate) text: &'v str,
-    /// What kind of field it is.
+    /// Kind of the field.
     pub(crate) field: Field<'v>,
 }
 
-/// Which gated field.
+/// A gated field.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Field<'v> {
     /// `Toleration.expression`.
@@ -56,29 +58,107 @@ impl Needs {
     }
 }
 
-/// All uses of gated fields in an object.
+/// Returns all uses of gated fields in an object. They are found by the table of types, so that no carrier is
+/// missed.
 pub(crate) fn find(object: &Value) -> Vec<Use<'_>> {
     let mut uses = Vec::new();
-    match object.str_at(&["kind"]).unwrap_or_default() {
-        "PersistentVolume" => {
-            let at = ["spec", "nodeAffinity", "required"];
-            node_selector(object.at(&at), &at.join("."), &mut uses);
-        }
-        "ResourceClaim" => claim(object, &["spec", "devices"], &mut uses),
-        "ResourceClaimTemplate" => claim(object, &["spec", "spec", "devices"], &mut uses),
-        "CustomResourceDefinition" => columns(object, &mut uses),
-        kind => {
-            if let Some(path) = pod_spec_path(kind)
-                && let Some(spec) = object.at(path)
-            {
-                pod_spec(spec, &path.join("."), &mut uses);
-            }
-        }
+    let text = |field: &str| object.text(field);
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if kind == "CustomResourceDefinition" {
+        columns(object, &mut uses);
+    }
+    if let Some(of) = types::by_api_version(api_version, kind) {
+        walk(of, object, "", &mut uses);
+    }
+    // A revision holds a part of a DaemonSet or StatefulSet, which `rollout undo` brings back.
+    if kind == "ControllerRevision"
+        && let (Some(data), Some(of)) = (object.get("data"), types::by_api_version("apps/v1", "DaemonSet"))
+    {
+        walk(of, data, "data", &mut uses);
     }
     uses
 }
 
-/// Where the specification of pods is, in objects that hold one.
+/// All uses in an annotation that carries gated fields.
+pub(crate) fn find_in(content: &Content) -> Vec<Use<'_>> {
+    let mut uses = Vec::new();
+    if content.of.name == "CustomResourceColumnDefinition" {
+        for (index, column) in content.value.as_array().unwrap_or_default().iter().enumerate() {
+            if let Some(text) = text(column, "expression") {
+                let path = format!("{}[{index}].expression", content.path);
+                uses.push(Use { needs: Needs::COLUMN, path, text, field: Field::PrinterColumn(None) });
+            }
+        }
+    } else if content.is_list {
+        for (index, item) in content.value.as_array().unwrap_or_default().iter().enumerate() {
+            walk(content.of, item, &format!("{}[{index}]", content.path), &mut uses);
+        }
+    } else {
+        walk(content.of, &content.value, &content.path, &mut uses);
+    }
+    uses
+}
+
+/// Whether objects of a kind can use gated fields.
+pub(crate) fn can_use(of: &'static Type) -> bool {
+    fn leads(of: &'static Type, seen: &mut Vec<&'static str>) -> bool {
+        if CARRIERS.contains(&of.name) {
+            return true;
+        }
+        if seen.contains(&of.name) {
+            return false;
+        }
+        seen.push(of.name);
+        of.fields.iter().filter_map(|field| inner(field.kind)).any(|of| leads(of, seen))
+    }
+    leads(of, &mut Vec::new()) || matches!(of.name, "ControllerRevision" | "CustomResourceDefinition")
+}
+
+/// The types that have gated fields, except the columns of definitions.
+const CARRIERS: [&str; 3] = ["Toleration", "NodeSelectorTerm", "DeviceConstraint"];
+
+/// The struct that a field holds, in lists and maps, too.
+fn inner(kind: Kind) -> Option<&'static Type> {
+    match kind {
+        Kind::Struct(of) => Some(of),
+        Kind::List(inner_kind) | Kind::Map(inner_kind) => inner(*inner_kind),
+        _ => None,
+    }
+}
+
+fn walk<'v>(of: &'static Type, value: &'v Value, at: &str, uses: &mut Vec<Use<'v>>) {
+    match of.name {
+        "Toleration" => toleration(value, at, uses),
+        "NodeSelectorTerm" => term(value, at, uses),
+        "DeviceConstraint" => constraint(value, at, uses),
+        _ => {
+            for (name, value) in value.as_object().into_iter().flat_map(|fields| fields.iter()) {
+                let Some(field) = of.fields.iter().find(|field| field.name == name) else { continue };
+                let at = if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
+                walk_into(field.kind, value, &at, uses);
+            }
+        }
+    }
+}
+
+fn walk_into<'v>(kind: Kind, value: &'v Value, at: &str, uses: &mut Vec<Use<'v>>) {
+    match kind {
+        Kind::Struct(of) => walk(of, value, at, uses),
+        Kind::List(kind) => {
+            for (index, item) in value.as_array().unwrap_or_default().iter().enumerate() {
+                walk_into(*kind, item, &format!("{at}[{index}]"), uses);
+            }
+        }
+        Kind::Map(kind) => {
+            for (name, item) in value.as_object().into_iter().flat_map(|fields| fields.iter()) {
+                walk_into(*kind, item, &format!("{at}[{name}]"), uses);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Path of the pod spec, in kinds that have one.
 pub(crate) fn pod_spec_path(kind: &str) -> Option<&'static [&'static str]> {
     Some(match kind {
         "Pod" => &["spec"],
@@ -103,38 +183,19 @@ fn is_semver(operator: &str) -> bool {
     matches!(operator, "SemverLt" | "SemverGt" | "SemverEq")
 }
 
-fn pod_spec<'v>(spec: &'v Value, at: &str, uses: &mut Vec<Use<'v>>) {
-    for (index, toleration) in items(Some(spec), "tolerations") {
-        let path = |field: &str| format!("{at}.tolerations[{index}].{field}");
-        if let Some(text) = text(toleration, "expression") {
-            let (path, field) = (path("expression"), Field::TolerationExpression);
-            uses.push(Use { needs: Needs::TOLERATION, path, text, field });
-        }
-        let needs = match text(toleration, "operator") {
-            Some(operator) if is_semver(operator) => Some((Needs::SEMVER, operator)),
-            Some(operator @ ("Lt" | "Gt")) => Some((Needs::COMPARISON, operator)),
-            _ => None,
-        };
-        if let Some((needs, text)) = needs {
-            uses.push(Use { needs, path: path("operator"), text, field: Field::TolerationOperator });
-        }
+fn toleration<'v>(toleration: &'v Value, at: &str, uses: &mut Vec<Use<'v>>) {
+    let path = |field: &str| format!("{at}.{field}");
+    if let Some(text) = text(toleration, "expression") {
+        let (path, field) = (path("expression"), Field::TolerationExpression);
+        uses.push(Use { needs: Needs::TOLERATION, path, text, field });
     }
-    let affinity = spec.at(&["affinity", "nodeAffinity"]);
-    let required = "requiredDuringSchedulingIgnoredDuringExecution";
-    let selector = affinity.and_then(|affinity| affinity.get(required));
-    node_selector(selector, &format!("{at}.affinity.nodeAffinity.{required}"), uses);
-    let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
-    for (index, weighted) in items(affinity, preferred) {
-        let path = format!("{at}.affinity.nodeAffinity.{preferred}[{index}].preference");
-        if let Some(preference) = weighted.get("preference") {
-            term(preference, &path, uses);
-        }
-    }
-}
-
-fn node_selector<'v>(selector: Option<&'v Value>, at: &str, uses: &mut Vec<Use<'v>>) {
-    for (index, item) in items(selector, "nodeSelectorTerms") {
-        term(item, &format!("{at}.nodeSelectorTerms[{index}]"), uses);
+    let needs = match text(toleration, "operator") {
+        Some(operator) if is_semver(operator) => Some((Needs::SEMVER, operator)),
+        Some(operator @ ("Lt" | "Gt")) => Some((Needs::COMPARISON, operator)),
+        _ => None,
+    };
+    if let Some((needs, text)) = needs {
+        uses.push(Use { needs, path: path("operator"), text, field: Field::TolerationOperator });
     }
 }
 
@@ -152,12 +213,10 @@ fn term<'v>(term: &'v Value, at: &str, uses: &mut Vec<Use<'v>>) {
     }
 }
 
-fn claim<'v>(object: &'v Value, devices: &[&str], uses: &mut Vec<Use<'v>>) {
-    for (index, constraint) in items(object.at(devices), "constraints") {
-        if let Some(text) = constraint.str_at(&["cel", "expression"]) {
-            let path = format!("{}.constraints[{index}].cel.expression", devices.join("."));
-            uses.push(Use { needs: Needs::CONSTRAINT, path, text, field: Field::DeviceConstraint });
-        }
+fn constraint<'v>(constraint: &'v Value, at: &str, uses: &mut Vec<Use<'v>>) {
+    if let Some(text) = constraint.str_at(&["cel", "expression"]) {
+        let path = format!("{at}.cel.expression");
+        uses.push(Use { needs: Needs::CONSTRAINT, path, text, field: Field::DeviceConstraint });
     }
 }
 
@@ -170,5 +229,64 @@ fn columns<'v>(object: &'v Value, uses: &mut Vec<Use<'v>>) {
                 uses.push(Use { needs: Needs::COLUMN, path, text, field });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(object: &Value) -> Vec<String> {
+        find(object).into_iter().map(|it| it.path).collect()
+    }
+
+    #[test]
+    fn uses_are_found_in_every_carrier() {
+        let tolerations = api::json!([{"expression": "true"}, {"key": "a", "operator": "SemverLt", "value": "1"}]);
+        let class = api::json!({
+            "apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "scheduling": {"tolerations": (tolerations.clone())},
+        });
+        assert_eq!(paths(&class), ["scheduling.tolerations[0].expression", "scheduling.tolerations[1].operator"]);
+        let revision = api::json!({
+            "apiVersion": "apps/v1", "kind": "ControllerRevision",
+            "data": {"spec": {"template": {"$patch": "replace", "spec": {"tolerations": (tolerations)}}}},
+        });
+        assert_eq!(paths(&revision)[0], "data.spec.template.spec.tolerations[0].expression");
+        let terms = api::json!({"nodeSelectorTerms": [{"matchCELExpressions": ["true"]}]});
+        let slice = api::json!({
+            "apiVersion": "resource.k8s.io/v1", "kind": "ResourceSlice", "spec": {"nodeSelector": (terms.clone())},
+        });
+        assert_eq!(paths(&slice), ["spec.nodeSelector.nodeSelectorTerms[0].matchCELExpressions[0]"]);
+        let preferred = api::json!([{"weight": 1, "preference": {"matchCELExpressions": ["true"]}}]);
+        let cron = api::json!({"apiVersion": "batch/v1", "kind": "CronJob", "spec": {"jobTemplate": {"spec": {"template": {"spec": {
+            "affinity": {"nodeAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": terms,
+                "preferredDuringSchedulingIgnoredDuringExecution": preferred,
+            }},
+        }}}}}});
+        let at = "spec.jobTemplate.spec.template.spec.affinity.nodeAffinity";
+        let required =
+            format!("{at}.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchCELExpressions[0]");
+        let preferred =
+            format!("{at}.preferredDuringSchedulingIgnoredDuringExecution[0].preference.matchCELExpressions[0]");
+        assert_eq!(paths(&cron), [required, preferred]);
+    }
+
+    #[test]
+    fn carriers_come_from_the_table_of_types() {
+        let can = |version: &str, kind: &str| types::by_api_version(version, kind).is_some_and(can_use);
+        for (version, kind) in [
+            ("v1", "Pod"),
+            ("v1", "PersistentVolume"),
+            ("apps/v1", "ControllerRevision"),
+            ("batch/v1", "CronJob"),
+            ("node.k8s.io/v1", "RuntimeClass"),
+            ("resource.k8s.io/v1", "ResourceClaimTemplate"),
+            ("resource.k8s.io/v1", "ResourceSlice"),
+            ("apiextensions.k8s.io/v1", "CustomResourceDefinition"),
+        ] {
+            assert!(can(version, kind), "{kind}");
+        }
+        assert!(!can("v1", "ConfigMap") && !can("v1", "Node") && !can("autoscaling/v1", "Scale"), "none of these");
     }
 }

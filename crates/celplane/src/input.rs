@@ -23,7 +23,7 @@ pub(crate) struct Variable {
     pub(crate) value: Value<'static>,
     /// The type was given.
     pub(crate) is_declared: bool,
-    /// What was written behind `=`.
+    /// Text behind `=`.
     pub(crate) text: String,
 }
 
@@ -51,7 +51,7 @@ impl FromStr for Variable {
 }
 
 impl Variable {
-    /// What was written, as a document.
+    /// The text as a document.
     pub(crate) fn document(&self) -> json::Value {
         json::parse(self.text.as_bytes()).unwrap_or_else(|_| json::Value::from(self.text.as_str()))
     }
@@ -80,7 +80,7 @@ pub(crate) fn from_document(document: &json::Value, of: &Type) -> anyhow::Result
     from_json(&serde_json::from_str(&json::to_string(document))?, of)
 }
 
-/// The notation also has names of libraries' types and of type parameters; no value of those can be written.
+/// Whether values of the type can be written: not for type parameters and the types of libraries.
 fn is_of_the_language(of: &Type) -> bool {
     match of {
         Type::List(element) => is_of_the_language(element),

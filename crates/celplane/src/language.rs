@@ -6,7 +6,7 @@ use cel::library;
 use cel::syntax::macros;
 use cel_kubernetes::libraries as kubernetes;
 
-/// Whatever version is the last one.
+/// Latest version of every library.
 const LATEST: u32 = u32::MAX;
 
 /// The whole language: every library in its last version, Kubernetes' and our own too, and no variables.

@@ -1,38 +1,45 @@
 //! `celplane`: one binary, one subcommand per role and tool.
 
+// These panic where nothing can be written; `output` has others.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+mod arguments;
 mod background;
 mod commands;
 mod compile_cache;
 mod connection;
+mod console;
 mod control_plane;
-mod data_directory;
 mod dry_run;
-mod file_limit;
+mod envtest;
 mod gated_uses;
 mod input;
+mod input_file;
+mod kubeconfigs;
 mod language;
 mod literal;
 mod live;
 mod manifests;
 mod output;
-mod replicas;
-mod roles;
-mod rotation;
+mod remembered_flags;
 mod scheduling_objects;
 mod separate;
 mod style;
 mod table;
+mod time_limit;
 mod waiting_time;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser};
+use controlplane::data_directory;
 
 /// Requests make and drop many small values on several threads, which this does faster than the system's allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// A Kubernetes control plane in which placement speaks CEL.
+/// Kubernetes control plane with CEL in scheduling, device allocation and printer columns.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 struct Arguments {
@@ -51,16 +58,34 @@ fn main() -> ExitCode {
     // What is damaged in a store is an error with a sentence, not a panic.
     store::quiet_contained_panics();
     // Usage errors end here, with exit code 2.
-    let arguments = Arguments::from_arg_matches(&command().get_matches());
-    let arguments = arguments.unwrap_or_else(|error| error.exit());
-    match arguments.command.run() {
+    let command = command();
+    let given = match envtest::start(std::env::args_os().collect(), &command) {
+        Ok(envtest::Start::Arguments(given)) => given,
+        Ok(envtest::Start::Finished(code)) => return code,
+        Err(error) => {
+            output::complain(&error);
+            return ExitCode::FAILURE;
+        }
+    };
+    let matches = with_remembered_flags(command.clone().get_matches_from(given.clone()), &command, given);
+    let arguments = Arguments::from_arg_matches(&matches);
+    let mut arguments = arguments.unwrap_or_else(|error| error.exit());
+    if let (commands::Command::Up(up), Some(("up", given))) = (&mut arguments.command, matches.subcommand()) {
+        up.remember(remembered_flags::given(given));
+    }
+    let done = arguments.command.run().and_then(|code| {
+        // What was printed without a line end is still held back.
+        output::stdout().flush()?;
+        Ok(code)
+    });
+    match done {
         Ok(code) => code,
         Err(error) => {
             // A closed pipe, as with `celplane cel batch | head`, is not a failure of ours.
             if is_broken_pipe(&error) {
                 return ExitCode::SUCCESS;
             }
-            // What the arguments say together makes no sense: a usage error too.
+            // Contradictory arguments are a usage error, too.
             if let Some(usage) = error.downcast_ref::<clap::Error>() {
                 usage.exit();
             }
@@ -68,6 +93,31 @@ fn main() -> ExitCode {
             if is_missing_file(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+/// The matches of `celplane up` with the flags of the last start on its data, where they are not given now.
+fn with_remembered_flags(
+    matches: clap::ArgMatches,
+    command: &clap::Command,
+    line: Vec<std::ffi::OsString>,
+) -> clap::ArgMatches {
+    let Some(("up", up)) = matches.subcommand() else { return matches };
+    let is_on = |flag: &str| up.get_flag(flag);
+    if is_on("ephemeral") || is_on("forget_flags") {
+        return matches;
+    }
+    let directory = up.get_one::<std::path::PathBuf>("data_dir").cloned();
+    let name = up.get_one::<String>("name").map(String::as_str);
+    let directory = directory.unwrap_or_else(|| data_directory::path_of(name));
+    let remembered = remembered_flags::read(&directory);
+    let given = remembered_flags::given(up);
+    let (line, note) = remembered_flags::complete(line, &given, &remembered);
+    let Some(note) = note else { return matches };
+    // The one in the background was started by one that has printed it.
+    if !is_on("detached") {
+        output::note(&note);
+    }
+    command.clone().get_matches_from(line)
 }
 
 /// A file that was named and is not there is a usage error.

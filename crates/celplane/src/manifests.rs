@@ -1,13 +1,18 @@
 //! Manifests from files, directories and standard input: YAML and JSON, several documents in a file, lists unpacked.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use api::features::Features;
 use api::json::{Document, Lines, Position, Spans, SyntaxError, Value};
 
-/// Where manifests come from: a file, or standard input.
+use controlplane::placement::Merger;
+use registry::annotations;
+
+use crate::input_file;
+
+/// Source of manifests: a file, or standard input.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
     /// `-`
@@ -25,7 +30,7 @@ pub(crate) struct Manifests {
     lines: Lines,
     /// The objects, in order.
     pub(crate) objects: Vec<Manifest>,
-    /// What ended the reading early.
+    /// Error that ended the reading early.
     pub(crate) error: Option<SyntaxError>,
 }
 
@@ -85,31 +90,66 @@ pub(crate) fn readable(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
     }
 }
 
-/// What often lies behind a message about a value of the wrong type.
+/// The objects of a file, with the annotations that carry the proposals' fields merged into the fields.
+pub(crate) fn merged(file: Manifests) -> anyhow::Result<Vec<Manifest>> {
+    let mut manifests = readable(file)?;
+    let is_concerned = |it: &Manifest| it.is_built_in() && annotations::has_any(it.kind(), &it.value);
+    if manifests.iter().any(is_concerned) {
+        let merger = Merger::new(Features::all_proposals())?;
+        for manifest in manifests.iter_mut().filter(|it| it.is_built_in()) {
+            let kind = manifest.kind().to_owned();
+            merger.merge(&kind, &mut manifest.value);
+        }
+    }
+    Ok(manifests)
+}
+
+/// A frequent cause of truth values where texts are expected.
+pub(crate) const BOOLEANS: &str =
+    "in YAML, y, n, yes, no, on and off are booleans unless they stand in quotes, also as names";
+
+/// Returns the frequent cause of an error about a value of the wrong type, or where the possible values are listed.
 pub(crate) fn hint(message: &str) -> Option<&'static str> {
     let is_boolean = message.contains("cannot unmarshal bool into Go") && message.contains("of type string")
         || message.contains("invalid type: boolean") && message.contains("expected a string");
-    is_boolean.then_some("in YAML, y, n, yes, no, on and off are booleans unless they stand in quotes, also as names")
+    if message.contains("unrecognized feature gate: ") {
+        return Some("`celplane gates` lists the feature gates");
+    }
+    is_boolean.then_some(BOOLEANS)
+}
+
+fn is_like(pattern: &str, text: &str) -> bool {
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
+    let Some(after) = text.strip_prefix(start) else { return false };
+    let ends = after.char_indices().map(|(index, _)| index).chain([after.len()]);
+    ends.into_iter().filter_map(|index| after.get(index..)).any(|tail| is_like(rest, tail))
 }
 
 impl Source {
-    /// Whether a file holds this text; false for what cannot be read, or only once.
+    /// Whether a file contains this text; false if it cannot be read, or only once.
     pub(crate) fn mentions(&self, text: &str) -> bool {
         let Source::File(path) = self else { return false };
-        fs::read_to_string(path).is_ok_and(|file| file.contains(text))
+        input_file::read_text(path).is_ok_and(|file| file.contains(text))
+    }
+
+    /// Whether the path of a file fits a pattern in which `*` stands for any characters.
+    pub(crate) fn is_like(&self, pattern: &str) -> bool {
+        let Source::File(path) = self else { return false };
+        let path = path.display().to_string();
+        let path = path.strip_prefix("./").unwrap_or(&path);
+        is_like(pattern, path) || is_like(&format!("*/{pattern}"), path)
     }
 
     /// Reads and parses.
     pub(crate) fn read(&self) -> anyhow::Result<Manifests> {
         let (name, bytes) = match self {
             Source::StandardInput => {
-                let mut bytes = Vec::new();
-                std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+                let bytes = input_file::read_standard_input().context("cannot read standard input")?;
                 ("<stdin>".to_owned(), bytes)
             }
             Source::File(path) => {
                 let name = path.display().to_string();
-                let bytes = fs::read(path).with_context(|| format!("cannot read `{name}`"))?;
+                let bytes = input_file::read(path).with_context(|| format!("cannot read `{name}`"))?;
                 (name, bytes)
             }
         };
@@ -141,7 +181,7 @@ impl Manifests {
     }
 }
 
-/// Objects of a list are objects of their own.
+/// Splits a list into its objects.
 fn unpack(document: Document) -> Vec<Manifest> {
     let Document { value, duplicates, spans } = document;
     let is_list = value.str_at(&["kind"]).is_some_and(|kind| kind.ends_with("List"));
@@ -159,12 +199,17 @@ fn unpack(document: Document) -> Vec<Manifest> {
 impl Manifest {
     /// `apiVersion`.
     pub(crate) fn api_version(&self) -> &str {
-        self.value.str_at(&["apiVersion"]).unwrap_or_default()
+        self.value.text("apiVersion")
     }
 
     /// `kind`.
     pub(crate) fn kind(&self) -> &str {
-        self.value.str_at(&["kind"]).unwrap_or_default()
+        self.value.text("kind")
+    }
+
+    /// Whether the kind is one of Kubernetes' own.
+    pub(crate) fn is_built_in(&self) -> bool {
+        registry::resources::find_by_api_version(self.api_version(), self.kind()).is_some()
     }
 
     /// `Kind namespace/name`, as reports name the object.
@@ -172,13 +217,15 @@ impl Manifest {
         let name = self.value.str_at(&["metadata", "name"]);
         let generated = self.value.str_at(&["metadata", "generateName"]);
         let name = name.or(generated).unwrap_or_default();
+        let kind = if self.kind().is_empty() { "object" } else { self.kind() };
         match self.value.str_at(&["metadata", "namespace"]) {
-            Some(namespace) => format!("{} {namespace}/{name}", self.kind()),
-            None => format!("{} {name}", self.kind()),
+            _ if name.is_empty() => kind.to_owned(),
+            Some(namespace) => format!("{kind} {namespace}/{name}"),
+            None => format!("{kind} {name}"),
         }
     }
 
-    /// Where the object starts.
+    /// Start of the object.
     pub(crate) fn start(&self) -> usize {
         self.spans.value_offset
     }

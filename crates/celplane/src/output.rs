@@ -1,54 +1,102 @@
-//! What a tool prints: text for people, JSON or YAML for programs.
+//! Output of tools: text for people, JSON or YAML for programs.
+
+use std::io::{self, Write};
 
 use api::json::{self, Value};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// The form of an answer.
+/// Standard output. Errors name it and keep their kind, by which a closed pipe is recognized.
+///
+/// `println!` panics where nothing can be written: a pipe whose reader has left, or a full disk.
+pub(crate) fn stdout() -> Stdout {
+    Stdout(std::io::stdout())
+}
+
+/// A writer to standard output; see [`stdout`].
+pub(crate) struct Stdout(std::io::Stdout);
+
+impl Write for Stdout {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes).map_err(not_written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush().map_err(not_written)
+    }
+}
+
+fn not_written(error: io::Error) -> io::Error {
+    match error.kind() {
+        // The standard library's own loops retry these.
+        io::ErrorKind::Interrupted => error,
+        kind => io::Error::new(kind, format!("cannot write to standard output: {error}")),
+    }
+}
+
+/// Prints to standard output; an error if that fails.
+macro_rules! print_text {
+    ($($text:tt)*) => { std::io::Write::write_fmt(&mut $crate::output::stdout(), format_args!($($text)*)) };
+}
+/// Prints a line to standard output; an error if that fails.
+macro_rules! print_line {
+    ($($text:tt)*) => { $crate::output::print_text!("{}\n", format_args!($($text)*)) };
+}
+/// Prints to standard error, as far as that is possible.
+macro_rules! complain_text {
+    ($($text:tt)*) => {{ let _ = std::io::Write::write_fmt(&mut std::io::stderr(), format_args!($($text)*)); }};
+}
+/// Prints a line to standard error, as far as that is possible.
+macro_rules! complain_line {
+    ($($text:tt)*) => { $crate::output::complain_text!("{}\n", format_args!($($text)*)) };
+}
+pub(crate) use {complain_line, complain_text, print_line, print_text};
+
+/// Output format of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Format {
-    /// For people.
+    /// Readable text.
     Text,
-    /// For programs.
+    /// JSON.
     Json,
-    /// For programs and people.
+    /// YAML.
     Yaml,
 }
 
-/// The form of a report.
+/// Output format of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Report {
-    /// For people.
+    /// Readable text.
     Text,
-    /// One JSON object, with every detail.
+    /// One JSON object with every detail.
     Json,
 }
 
-/// Chooses the form of the answer.
+/// The `--output` flag.
 #[derive(clap::Args)]
 pub(crate) struct Output {
-    /// The form of the answer.
+    /// Output format.
     #[arg(short = 'o', long = "output", value_enum, value_name = "FORMAT", default_value_t = Format::Text)]
     pub(crate) format: Format,
 }
 
 impl Output {
     /// Prints an answer: the text, or the document.
-    pub(crate) fn print(&self, text: &str, document: impl FnOnce() -> Value) {
+    pub(crate) fn print(&self, text: &str, document: impl FnOnce() -> Value) -> io::Result<()> {
         match self.format {
-            Format::Text => println!("{text}"),
-            Format::Json => println!("{}", json::to_pretty_string(&document(), "  ")),
-            Format::Yaml => print!("{}", to_yaml(&document())),
+            Format::Text => print_line!("{text}"),
+            Format::Json => print_line!("{}", json::to_pretty_string(&document(), "  ")),
+            Format::Yaml => print_text!("{}", to_yaml(&document())),
         }
     }
 
-    /// Says what is wrong: to people on standard error, to programs in the answer.
-    pub(crate) fn fail(&self, message: &str) -> std::process::ExitCode {
+    /// Reports an error: as text on standard error, or in the machine-readable output.
+    pub(crate) fn fail(&self, message: &str) -> io::Result<std::process::ExitCode> {
         match self.format {
-            Format::Text => eprintln!("{message}"),
-            Format::Json | Format::Yaml => self.print("", || api::json!({ "error": message })),
+            Format::Text => complain_line!("{message}"),
+            Format::Json | Format::Yaml => self.print("", || api::json!({ "error": message }))?,
         }
-        std::process::ExitCode::FAILURE
+        Ok(std::process::ExitCode::FAILURE)
     }
 }
 
@@ -99,7 +147,7 @@ pub(crate) fn to_yaml(value: &Value) -> String {
     out
 }
 
-/// Writes a value that starts on a line of its own.
+/// Writes a value that starts on a new line.
 fn write_block(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -186,12 +234,22 @@ fn scalar_text(text: &str) -> String {
     quoted
 }
 
-/// Tells what went wrong, and what often lies behind it.
+/// Prints an optional line: a closed standard error is not a failure.
+pub(crate) fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Prints lines; a closed output is not a failure.
+pub(crate) fn show(text: &str) {
+    let _ = writeln!(stdout(), "{text}");
+}
+
+/// Prints an error, and its frequent cause.
 pub(crate) fn complain(error: &anyhow::Error) {
     let text = format!("{error:#}");
-    eprintln!("error: {text}");
+    complain_line!("error: {text}");
     if let Some(hint) = crate::manifests::hint(&text) {
-        eprintln!("hint: {hint}");
+        complain_line!("hint: {hint}");
     }
 }
 
@@ -200,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yaml_is_read_again_as_what_was_written() {
+    fn yaml_output_round_trips() {
         for text in [
             r#"{"a":1,"b":[true,null,"x","yes","1",""],"c":{"d":{},"e":[]}}"#,
             r#"[{"a":1,"b":2},[1,[2]],{"c":{"d":[{"e":"f"}]}}]"#,

@@ -1,4 +1,4 @@
-//! From manifests to the objects that the scheduler's core knows.
+//! Conversion of manifests to the objects of the scheduler's core.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use scheduling::cluster::Object;
 
 macro_rules! kinds {
     ($($name:literal => $kind:ident,)*) => {
-        /// What has a say in placement beside nodes and pods.
+        /// Kinds that affect placement, besides nodes and pods.
         pub(crate) const KINDS: &[&str] = &[$($name),*];
 
-        /// An object that has a say in placement beside nodes and pods; none for other kinds.
+        /// Converts an object that affects placement, besides nodes and pods; `None` for other kinds.
         pub(crate) fn object_of(kind: &str, value: &Value) -> Result<Option<Object>> {
             Ok(match kind {
                 $($name => Some(Object::$kind(Arc::new(View::read(value)?))),)*

@@ -9,10 +9,10 @@ pub(crate) struct Style {
     is_colored: bool,
 }
 
-/// When to use color.
+/// Use of color in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum When {
-    /// On a terminal, unless `NO_COLOR` is set.
+    /// If standard output is a terminal and `NO_COLOR` is not set.
     Auto,
     /// Always.
     Always,
@@ -36,17 +36,17 @@ impl Style {
         if self.is_colored { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_string() }
     }
 
-    /// Something that is as it should be.
+    /// A good result.
     pub(crate) fn good(self, text: impl fmt::Display) -> String {
         self.paint("32", text)
     }
 
-    /// Something that is not.
+    /// A bad result.
     pub(crate) fn bad(self, text: impl fmt::Display) -> String {
         self.paint("31", text)
     }
 
-    /// Something to look at.
+    /// A warning.
     pub(crate) fn warning(self, text: impl fmt::Display) -> String {
         self.paint("33", text)
     }
@@ -56,7 +56,7 @@ impl Style {
         self.paint("1", text)
     }
 
-    /// Something less important.
+    /// A detail.
     pub(crate) fn dim(self, text: impl fmt::Display) -> String {
         self.paint("2", text)
     }

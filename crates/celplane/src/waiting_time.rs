@@ -8,5 +8,5 @@ use anyhow::Context as _;
 pub(crate) fn parse(text: &str) -> anyhow::Result<Duration> {
     let duration = api::duration::Duration::parse(text)?;
     let nanos = u64::try_from(duration.nanos).ok().filter(|nanos| *nanos > 0);
-    Ok(Duration::from_nanos(nanos.with_context(|| format!("`{text}` is not a time to wait"))?))
+    Ok(Duration::from_nanos(nanos.with_context(|| format!("`{text}` is not a duration"))?))
 }

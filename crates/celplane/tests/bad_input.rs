@@ -1,6 +1,6 @@
-//! What each subcommand says to input that it cannot use: one sentence that names it, and an exit code. 2 is for what is
-//! wrong with the call (flags, files that are not there), 1 for the rest; tools that answer yes or no by 0 and 1 have 2 for
-//! all that they cannot read.
+//! Messages of each subcommand for unusable input: one sentence that names it, and an exit code. 2 is for
+//! errors in the call (flags, missing files), 1 for the rest; tools with a yes or no result by 0 and 1 use 2
+//! for all unreadable input.
 
 use std::net::TcpListener;
 
@@ -29,6 +29,7 @@ fn a_file_that_is_not_there_is_named() {
         &["cel", "eval", "--env", "toleration", "--input", "nowhere", "true"],
         &["cel", "eval", "--env", "column", "--schema", "nowhere", "true"],
         &["cel", "batch", "nowhere"],
+        &["console", "--kubeconfig", "nowhere"],
         &["scheduler", "--kubeconfig", "nowhere"],
         &["scheduler", "--config", "nowhere"],
         &["controller-manager", "--kubeconfig", "nowhere"],
@@ -50,9 +51,11 @@ fn wrong_flags_and_values_are_usage_errors() {
     for (arguments, text) in [
         (&["unheard"][..], "unrecognized subcommand 'unheard'"),
         (&["check", "--unheard"], "--unheard"),
-        (&["check"], "-f"),
+        (&["check"], "<FILE>"),
         (&["up", "--port", "many"], "--port"),
         (&["up", "--wait=maybe"], "--wait"),
+        (&["up", "--console-port", "1"], "--console"),
+        (&["console", "--port", "many"], "--port"),
         (&["up", "--logging-format", "xml"], "--logging-format"),
         (&["up", "--ephemeral", "--etcd-servers", "http://127.0.0.1:1"], "--etcd-servers"),
         (&["apiserver", "--tls-cert-file", "x"], "--tls-private-key-file"),
@@ -69,7 +72,7 @@ fn wrong_flags_and_values_are_usage_errors() {
 }
 
 #[test]
-fn what_is_there_and_cannot_be_used_is_said() {
+fn unusable_existing_input_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let garbage = directory.path().join("garbage");
     std::fs::write(&garbage, "neither: [this\nnor that").unwrap();
@@ -88,6 +91,7 @@ fn what_is_there_and_cannot_be_used_is_said() {
         &["scheduler", "--kubeconfig", garbage][..],
         &["controller-manager", "--kubeconfig", garbage],
         &["kubelet", "--kubeconfig", garbage],
+        &["console", "--kubeconfig", garbage],
         &["scheduler", "--config", garbage],
         &["store", "restore", "--data-dir", data, garbage],
         &["store", "check", "--backup", garbage],

@@ -29,7 +29,7 @@ fn variables_have_the_type_of_their_value() {
 }
 
 #[test]
-fn what_does_not_compile_is_shown_with_its_place() {
+fn compile_errors_show_their_position() {
     let picture = "ERROR: <input>:1:5: undeclared reference to 'x' (in container '')\n | 1 + x\n | ....^\n";
     check(&["eval", "1 + x"], 1, "", picture);
     check(&["check", "1 + x"], 1, "", picture);
@@ -49,6 +49,12 @@ fn checking_says_type_and_cost() {
     check(&["check", "s.startsWith('a')", "--var", "s=x"], 0, "type  bool\ncost  2\n", "");
     check(&["check", "s + s", "--var", "s=x"], 0, "type  string\ncost  2 to 1844674407370955266\n", "");
     check(&["check", "l.all(i, i > 0)", "--var", "l=[1]"], 0, "type  bool\ncost  at least 2\n", "");
+}
+
+#[test]
+fn distinct_of_a_failed_list_names_the_cause() {
+    let message = "ERROR: internal error: a failed operand has no size: no such key: b\n";
+    check(&["eval", "[{'a': 1}].map(x, x.b).distinct().size() == 1"], 1, "", message);
 }
 
 #[test]
@@ -125,7 +131,7 @@ fn our_own_functions_are_there_unless_kubernetes_is_asked_for() {
 }
 
 #[test]
-fn a_place_decides_what_the_value_must_be_and_what_it_may_cost() {
+fn environment_determines_result_type_and_cost_limit() {
     let message = "ERROR: must evaluate to bool or the unknown type, not string\n";
     check(&["check", "--env", "toleration", "taint.key"], 1, "", message);
     let message = "ERROR: no such key: timeAdded\n";
@@ -134,7 +140,7 @@ fn a_place_decides_what_the_value_must_be_and_what_it_may_cost() {
     let run = Command::new(env!("CARGO_BIN_EXE_celplane")).args(["cel", "check", "--env", "affinity", nested]).output();
     let run = run.unwrap();
     let errors = String::from_utf8(run.stderr).unwrap();
-    assert!(errors.starts_with("ERROR: too complex, exceeds cost limit: it may cost "), "{errors}");
+    assert!(errors.starts_with("ERROR: too complex, exceeds cost limit: estimated cost "), "{errors}");
     assert_eq!(run.status.code(), Some(1));
 }
 
@@ -188,8 +194,10 @@ fn an_input_may_come_from_a_pipe() {
         .unwrap();
     child.stdin.take().unwrap().write_all(b"key: a").unwrap();
     let run = child.wait_with_output().unwrap();
-    let error = "{\n  \"error\": \"ERROR: must evaluate to bool or the unknown type, not string\"\n}\n";
-    assert_eq!((run.status.code(), String::from_utf8(run.stdout).unwrap().as_str()), (Some(1), error));
+    let value = "{\n  \"value\": \"a\",\n  \"type\": \"string\",\n  \"cost\": 2\n}\n";
+    assert_eq!((run.status.code(), String::from_utf8(run.stdout).unwrap().as_str()), (Some(0), value));
+    let warning = "warning: as a whole, the expression must evaluate to bool or the unknown type, not string\n";
+    check(&["eval", "--env", "toleration", "--input", TAINT, "taint.key"], 0, "\"gpu.example.com/driver\"\n", warning);
 }
 
 #[test]

@@ -173,7 +173,7 @@ async fn an_informer_resumes_and_starts_over_when_it_was_away_for_too_long() {
     for _ in 0..3 {
         changes.next().await;
     }
-    // The server goes away, and what happens then is too old for the next one to tell.
+    // The server stops, and the following changes are too old for the next one to replay.
     *switch.server.lock().unwrap() = None;
     first.end_watches();
     maps.patch("default", "changed", "", Patch::Merge, &api::json!({"data": {"n": "1"}})).await.unwrap();
@@ -195,7 +195,7 @@ async fn an_informer_resumes_and_starts_over_when_it_was_away_for_too_long() {
     told.sort_unstable();
     assert_eq!(told, ["added", "changed", "deleted"]);
     assert!(switch.resumed.load(Ordering::SeqCst) >= 1, "it tried to resume first");
-    // And it goes on.
+    // The watch continues.
     admin(&second).documents(CONFIG_MAPS).create("default", &config_map("late", 6)).await.unwrap();
     let (key, _) = tokio::time::timeout(LIMIT, changes.next()).await.unwrap();
     assert_eq!(key.to_string(), "default/late");
@@ -237,7 +237,7 @@ async fn has_version<T: client::controller::HasMetadata + Send + Sync + 'static>
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn components_of_one_process_share_what_they_decode() {
+async fn components_of_one_process_share_decoded_objects() {
     const PODS: usize = 200;
     let (_, server) = server().await;
     let decoded: Arc<Decoded> = Arc::default();
@@ -272,7 +272,8 @@ async fn components_of_one_process_share_what_they_decode() {
         let document = whole.store().get("default", name).unwrap();
         assert!(Arc::ptr_eq(&pod, &second) && Arc::ptr_eq(&pod, &third) && Arc::ptr_eq(&pod, document.view()));
     }
-    // A change is decoded by the first who hears of it; the others may be as fast, and still all keep one.
+    // A change is decoded by the first informer that receives it; others may be as fast, and still all keep one
+    // object.
     let patch = api::json!({"metadata": {"labels": {"a": "b"}}});
     let changed = pods.patch("default", "p7", "", Patch::Merge, &patch).await.unwrap();
     let version = changed.str_at(&["metadata", "resourceVersion"]).unwrap();
@@ -281,7 +282,7 @@ async fn components_of_one_process_share_what_they_decode() {
         assert!(Arc::ptr_eq(&one, &has_version(other, "default", "p7", version).await));
     }
     assert_eq!(one.metadata.labels["a"], "b");
-    // What is gone is gone for all of them, and nothing holds it.
+    // A deleted object is removed everywhere, and its memory is released.
     let (held, now) = (Arc::downgrade(&one), Deletion { grace_period_seconds: Some(0), ..Deletion::default() });
     drop(one);
     pods.delete("default", "p7", &now).await.unwrap();
@@ -334,12 +335,12 @@ async fn leaders_hand_over_and_are_replaced_when_they_vanish() {
     stop_a.send(()).unwrap();
     assert_eq!(a.await.unwrap(), Outcome::Stopped);
     tokio::time::timeout(LIMIT, b_leads).await.unwrap().unwrap();
-    // The second vanishes without a word.
+    // The second one vanishes silently.
     let (_stop_c, stopped_c) = tokio::sync::oneshot::channel();
     let (c, c_leads) = lead("c", stopped_c);
     b.abort();
     tokio::time::timeout(LIMIT, c_leads).await.unwrap().unwrap();
-    // Somebody takes the lease from the third, who notices and ends.
+    // Another client takes the lease from the third, which notices and ends.
     let leases = admin(&server).objects::<api::coordination::v1::Lease>();
     let patch = api::json!({"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 60}});
     leases.patch("kube-system", "test-lease", "", Patch::Merge, &patch).await.unwrap();
@@ -391,6 +392,21 @@ async fn events_are_counted_combined_and_rationed() {
     assert_eq!((events.len(), combined.len()), (10, 1), "{events:#?}");
     assert_eq!(combined[0].count, 25 - 5 - 8);
     assert_eq!(recorder.dropped(), 0);
+}
+
+#[tokio::test]
+async fn recorder_starts_tasks_with_their_first_event() {
+    let (_, server) = server().await;
+    let client = client(&server, "system:kube-controller-manager", &[]);
+    // Nothing else runs on this thread between two counts.
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let recorder = Recorder::start(&client, "tester", "host");
+    assert_eq!(tasks(), before);
+    let about = reference(&Pod::default());
+    recorder.event(about.clone(), Severity::Normal, "Started", "a");
+    recorder.event(about, Severity::Normal, "Started", "b");
+    assert_eq!(tasks(), before + 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,13 +1,13 @@
 //! The controllers against the real server in one process, with simulated nodes.
 //!
-//! Replays recorded scenarios: requests are sent, and what the controllers leave behind and write is compared with what
-//! Kubernetes' controllers left and wrote. [`cluster`] is server, controllers, scheduler and nodes;
-//! [`driver`] plays the steps; [`mask`] hides what no two runs have in common; [`compare`] tells the differences.
-//! What does not agree yet is listed in `known_gaps.txt`: `id # why`. A scenario there that agrees fails the test as well, so
-//! that the list only shrinks. What depends on the order in which controllers get their turn is listed as
-//! `id # at times REGEX # why`: such a scenario may agree, and every difference that the expression does not match fails.
-//! `CELPLANE_SCENARIOS=deployment-` plays only ids that contain the text and shows differences; with
-//! `CELPLANE_SHOW_WRITES=1` what was written as well.
+//! Replays recorded scenarios: requests are sent, and the resulting objects and writes of the controllers are
+//! compared with those of Kubernetes' controllers. [`cluster`] is server, controllers, scheduler and nodes;
+//! [`driver`] plays the steps; [`mask`] hides parts that differ between any two runs; [`compare`] reports the
+//! differences. Known differences are listed in `known_gaps.txt`: `id # why`. A listed scenario that agrees
+//! fails the test as well, so that the list only shrinks. Scenarios that depend on the order in which
+//! controllers run are listed as `id # at times REGEX # why`: such a scenario may agree, and every difference
+//! that the expression does not match fails. `CELPLANE_SCENARIOS=deployment-` plays only IDs that contain the
+//! text and shows differences; with `CELPLANE_SHOW_WRITES=1` the writes as well.
 
 pub(crate) mod cluster;
 mod compare;
@@ -27,7 +27,7 @@ use client::objects::Selection;
 use regex::Regex;
 use serde_json::Value;
 
-/// How many scenarios are played at a time.
+/// Number of scenarios that are played at a time.
 const AT_A_TIME: usize = 24;
 
 /// A scenario is played this often at the most until it agrees.
@@ -43,11 +43,11 @@ fn scenarios(file: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// In what a scenario is known to differ.
+/// Known difference of a scenario.
 enum Gap {
     /// It never agrees.
     Always,
-    /// It agrees, or differs in this and in nothing else.
+    /// It agrees, or differs only in this.
     AtTimes(Regex),
 }
 
@@ -84,22 +84,27 @@ async fn replay(files: &[&str]) {
                 let _permit = permits.acquire().await.unwrap();
                 let id = scenario["id"].as_str().unwrap().to_owned();
                 let mut differences = driver::play(&cluster, &scenario).await;
+                let mut tries = 1;
                 for _ in 1..rounds {
                     if known.get(&id).map_or(differences.is_empty(), |gap| gap.allows(&differences)) {
                         break;
                     }
-                    // Controllers race with each other, in the recordings as here: what differs is played again, by
-                    // itself on a cluster of its own.
+                    // Controllers race with each other, in the recordings as here: differing scenarios are
+                    // played again, alone on a new cluster.
                     let alone = cluster::Cluster::start().await;
                     differences = driver::play(&alone, &scenario).await;
+                    tries += 1;
                 }
-                (id, differences)
+                (id, differences, tries)
             })
         })
         .collect();
-    let (mut wrong, mut agreed) = (Vec::new(), 0);
+    let (mut wrong, mut agreed, mut repeated) = (Vec::new(), 0, Vec::new());
     for playing in playing {
-        let (id, differences) = playing.await.unwrap();
+        let (id, differences, tries) = playing.await.unwrap();
+        if tries > 1 {
+            repeated.push(format!("{id} ({tries})"));
+        }
         match (known.get(&id).filter(|_| only.is_empty()), differences.is_empty()) {
             (None, true) => agreed += 1,
             (Some(gap), _) if gap.allows(&differences) => {}
@@ -107,8 +112,12 @@ async fn replay(files: &[&str]) {
             (_, false) => wrong.push(format!("{id}:\n  {}", differences.join("\n  "))),
         }
     }
-    println!("{agreed} scenarios agree");
-    assert!(wrong.is_empty(), "{} of {} scenarios:\n{}", wrong.len(), agreed + wrong.len(), wrong.join("\n"));
+    // Agreement after many tries is no agreement: the count is part of the result.
+    let again = format!("{} after more than one try: {}", repeated.len(), repeated.join(", "));
+    println!("{agreed} scenarios agree, {again}");
+    assert!(wrong.is_empty(), "{} of {} scenarios:\n{}\n{again}", wrong.len(), agreed + wrong.len(), wrong.join("\n"));
+    // Races make a few scenarios differ at times. Many at once are a fault of the controllers, whatever the last try says.
+    assert!(repeated.len() <= (agreed / 2).max(6), "{again}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -175,14 +184,57 @@ async fn a_fresh_cluster_gets_its_trust_bundle_and_its_range_of_addresses() {
     assert!(refused.is_empty(), "{refused:?}");
 }
 
+/// Waits until the controller has written the status of a generation.
+async fn checked_types(policies: &client::objects::Objects<api::json::Value>, name: &str, generation: i64) -> Value {
+    let started = Instant::now();
+    loop {
+        let status = cluster::from_value(&policies.get("", name).await.unwrap())["status"].clone();
+        if status["observedGeneration"] == generation {
+            return status;
+        }
+        assert!(started.elapsed() < Duration::from_secs(30), "{name}: {status}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn types_of_policies_are_checked_as_recorded() {
+    let cluster = cluster::Cluster::start().await;
+    let plural = "validatingadmissionpolicies";
+    let resource = Resource::new("admissionregistration.k8s.io", "v1", plural, "ValidatingAdmissionPolicy");
+    let policies = cluster.client("admin").documents(resource);
+    let cases = scenarios("policy-types");
+    let body = |case: &Value| case["setup"][0]["body"].clone();
+    for case in &cases {
+        policies.create("", &cluster::to_value(&body(case))).await.unwrap();
+    }
+    let mut wrong = Vec::new();
+    for case in &cases {
+        let body = body(case);
+        let status = checked_types(&policies, body["metadata"]["name"].as_str().unwrap(), 1).await;
+        let expected = &case["expect"]["body"]["status"];
+        if status != *expected {
+            wrong.push(format!("{}: {status} instead of {expected}", case["id"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
+    // A changed policy is checked again.
+    let name = "tc-wrong-type.example.com";
+    let mut policy = cluster::from_value(&policies.get("", name).await.unwrap());
+    policy["spec"]["validations"][0]["expression"] = "object.spec.replicas == 1".into();
+    policies.update("", name, &cluster::to_value(&policy)).await.unwrap();
+    let status = checked_types(&policies, name, 2).await;
+    assert!(status["typeChecking"]["expressionWarnings"].is_null(), "{status}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_controller_has_an_account_with_rights_of_its_own() {
     let cluster = cluster::Cluster::start().await;
     let admin = cluster.client("admin");
     let rbac = |plural, kind| Resource::new("rbac.authorization.k8s.io", "v1", plural, kind);
-    // The one that makes tokens acts as the manager itself.
+    // The one that makes tokens acts as the manager itself, and the last one on clusters that are not ours.
     let accounts = controllers::manager::CONTROLLERS.iter().map(|entry| entry.account);
-    for account in accounts.filter(|account| *account != "service-account-token") {
+    for account in accounts.filter(|account| !["service-account-token", "toleration-resolver"].contains(account)) {
         let name = format!("system:controller:{account}");
         let everywhere = admin.documents(rbac("clusterrolebindings", "ClusterRoleBinding")).get("", &name).await;
         let binding = match everywhere {

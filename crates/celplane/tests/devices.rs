@@ -1,5 +1,6 @@
 //! Devices as users see them: the stories of KEP-5254 with `kubectl` on simulated nodes, what goes wrong, and its gate.
 
+mod extended;
 mod hardware;
 mod logs;
 mod upstream;
@@ -41,7 +42,7 @@ fn runs(cluster: &Cluster, pod: &str) {
     until(cluster, &["get", "pod", pod, "-o", "jsonpath={.status.phase}"], |text| text == "Running");
 }
 
-/// Waits until an event of a pod says something.
+/// Waits until an event of a pod contains a text.
 fn says(cluster: &Cluster, pod: &str, words: &str) -> String {
     let selector = format!("involvedObject.name={pod}");
     let arguments = ["get", "events", "--field-selector", &selector, "-o", "jsonpath={.items[*].message}"];
@@ -76,7 +77,7 @@ fn both_stories_of_the_proposal_run() {
     assert_eq!(devices_of(&cluster, "connected-pod-mla-"), ["mla-0", "mla-1", "mla-2", "mla-3"]);
     let claims = cluster.kubectl(&["get", "resourceclaims"], "");
     assert!(claims.contains("allocated,reserved"), "{claims}");
-    // The node has prepared them, and says so.
+    // The node has prepared them, and reports it.
     let described = until(&cluster, &["describe", "resourceclaims"], |text| text.contains("prepared on node node-"));
     assert_eq!(described.matches("Prepared").count(), 4, "{described}");
     cluster.kubectl(&["delete", "pod", "connected-pod"], "");
@@ -123,7 +124,7 @@ fn the_older_versions_of_the_stories_mean_the_same() {
 }
 
 #[test]
-fn what_cannot_be_allocated_says_why() {
+fn unallocatable_claim_reports_the_reason() {
     let Some(cluster) = up(&["--nodes", "1", "--devices", "ring:40", "--device-constraint-budget", "2000000"]) else {
         return;
     };
@@ -131,7 +132,7 @@ fn what_cannot_be_allocated_says_why() {
     // No set.
     cluster.apply(&claim_and_pod("none", 4, &FOUR.replace("== 3", "== 2")));
     says(&cluster, "none", "0/1 nodes are available: 1 cannot allocate all claims.");
-    // No part of a set tells: the budget ends the search.
+    // Partial sets allow no pruning: the budget ends the search.
     let sum = "devices.map(d, d.attributes['mla.example.com'].deviceid).sum() % 7 == 9";
     cluster.apply(&claim_and_pod("costly", 8, sum));
     says(&cluster, "costly", "device constraints cost more than 2000000 in one scheduling attempt");
@@ -149,7 +150,7 @@ fn what_cannot_be_allocated_says_why() {
     cluster.apply(slice);
     cluster.apply(&claim_and_pod("missing", 30, FOUR));
     let told = says(&cluster, "missing", "no such key: deviceid");
-    assert!(told.contains("node node-0: claim default/missing: constraint #0 on devices mla.example.com/"), "{told}");
+    assert!(told.contains("node(s): constraint #0 of claim default/missing failed: CEL runtime error: "), "{told}");
 }
 
 #[test]
@@ -159,27 +160,27 @@ fn drivers_fail_and_go_and_come_back() {
         until(&cluster, &["annotate", "node", "node-0", value, "--overwrite"], |_| true);
     };
     // Devices can be given to a node at any time.
-    annotate("sim/devices=ring:8");
+    annotate("sim.celplane.dev/devices=ring:8");
     until(&cluster, &["get", "resourceslices"], |text| text.contains("node-0-mla.example.com-0"));
-    annotate("sim/device-driver=failing");
+    annotate("sim.celplane.dev/device-driver=failing");
     cluster.apply(&claim_and_pod("one", 4, FOUR));
     let told = says(&cluster, "one", "Failed to prepare dynamic resources");
     assert!(told.contains("NodePrepareResources failed for ResourceClaim default/one"), "{told}");
     let pods = cluster.kubectl(&["get", "pods"], "");
     assert!(pods.contains("ContainerCreating"), "{pods}");
-    annotate("sim/device-driver-");
+    annotate("sim.celplane.dev/device-driver-");
     runs(&cluster, "one");
-    // Gone: no devices for new pods, and those that run stay.
-    annotate("sim/device-driver=gone");
+    // Drivers removed: no devices for new pods, and running ones stay.
+    annotate("sim.celplane.dev/device-driver=gone");
     until(&cluster, &["get", "resourceslices", "-o", "name"], str::is_empty);
     cluster.apply(&claim_and_pod("two", 4, FOUR));
     says(&cluster, "two", "cannot allocate all claims");
     runs(&cluster, "one");
-    annotate("sim/device-driver-");
+    annotate("sim.celplane.dev/device-driver-");
     runs(&cluster, "two");
     assert_eq!(devices_of(&cluster, "two"), ["mla-4", "mla-5", "mla-6", "mla-7"]);
-    // Another template replaces what is published.
-    annotate("sim/devices=pcie:2x4x1");
+    // Another template replaces the published slices.
+    annotate("sim.celplane.dev/devices=pcie:2x4x1");
     let slices = until(&cluster, &["get", "resourceslices", "-o", "name"], |text| !text.contains("mla"));
     assert_eq!(slices.lines().count(), 2, "{slices}");
 }
@@ -265,7 +266,7 @@ fn a_taint_by_rule_keeps_pods_away_and_sends_them_away() {
     cluster.apply(&rule("hard", "mla-1", "NoExecute"));
     until(&cluster, &["get", "pods", "-o", "name"], |text| text.trim() == "pod/two");
     says(&cluster, "one", "Marking for deletion");
-    // The rule says how far it is; and one without effect, what it would do.
+    // The rule reports its progress; and one without effect, what it would do.
     let status = "jsonpath={.status.conditions[*].reason}: {.status.conditions[*].message}";
     let done = |text: &str| text == "Completed: 1 pod evicted since starting the controller.";
     until(&cluster, &["get", "devicetaintrule", "hard", "-o", status], done);
@@ -292,8 +293,7 @@ fn check_says_how_a_constraint_will_be_searched() {
     let gates = "DRACELDeviceConstraint=true";
     let check = |path: &str| tool(&["check", "-v", "--feature-gates", gates, "-f", path]);
     let told = check(&write("good.yaml", &format!("size(devices) == 4 && {FOUR}")));
-    let expected =
-        "search: cut short by 2 of 2 conditions; whether there is a set is found out in the order of what it reads";
+    let expected = "search: pruned by 2 of 2 conditions; sets are tried in the order of the attributes that it reads";
     assert!(told.contains(expected) && !told.contains("warning"), "{told}");
     let told = check(&write("costly.yaml", "devices.map(d, d.attributes['mla.example.com'].deviceid).sum() % 7 == 3"));
     let expected = "spec.devices.constraints[0].cel.expression: cannot be judged before a set is whole, because of `%`";

@@ -1,4 +1,4 @@
-//! What `README.md` and `docs/` show is what the program prints.
+//! The output in `README.md` and `docs/` matches the program's.
 //!
 //! A line in a code block that begins with `$` is a command, and what follows up to the next one is its output.
 
@@ -60,7 +60,7 @@ fn shell(command: &str) -> Command {
 }
 
 #[test]
-fn commands_that_need_no_server_print_what_the_documents_show() {
+fn offline_commands_print_the_documented_output() {
     let mut count = 0;
     for file in documents() {
         for Shown { command, output } in shown(&file).into_iter().flatten() {
@@ -78,13 +78,14 @@ fn commands_that_need_no_server_print_what_the_documents_show() {
 
 /// Lines that end in a time, without it.
 fn without_times(text: &str) -> String {
-    let tells_time = |line: &str| line.ends_with(" ms.") || line.contains(" told in ");
+    let shows_time = |line: &str| line.ends_with(" ms.") || line.contains(" passed in ");
     let digit = |it: char| if it.is_ascii_digit() { '#' } else { it };
-    let line = |line: &str| if tells_time(line) { line.chars().map(digit).collect() } else { line.to_owned() };
+    let line = |line: &str| if shows_time(line) { line.chars().map(digit).collect() } else { line.to_owned() };
     text.lines().map(|it| line(it).replace("##", "#").replace("##", "#") + "\n").collect()
 }
 
-/// What differs from run to run is left out: times, addresses, paths, the ends of generated names, and who of equals is where.
+/// Removes parts that differ between runs: times, addresses, paths, the ends of generated names, and the
+/// placement of equal pods.
 fn masked(text: &str) -> Vec<Vec<String>> {
     let is_age = |word: &str| word.ends_with('s') && word.starts_with(|it: char| it.is_ascii_digit());
     let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -117,7 +118,7 @@ impl Drop for Ended {
 }
 
 #[test]
-fn the_first_success_of_the_readme_is_what_one_sees() {
+fn readme_quick_start_matches_the_output() {
     if Cluster::is_missing() {
         return;
     }

@@ -1,4 +1,4 @@
-//! `--dry-run`: what would be done is said, what would fail fails, and nothing is changed.
+//! `--dry-run`: planned actions are printed, failures are reported, and nothing is changed.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -67,13 +67,13 @@ fn a_start_is_judged_and_nothing_is_made() {
     fails(&with(&["--event-ttl", "soon"]), 1, "cannot use --event-ttl");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    fails(&["up", "--dry-run", "--data-dir", data, "--port", &port], 1, "is taken by another program");
+    fails(&["up", "--dry-run", "--data-dir", data, "--port", &port], 1, "is in use by another program");
     fails(&["up", "--dry-run", "--port", "0", "--data-dir", dump], 1, "is not a directory");
     assert_eq!(names(directory.path()), ["dump.yaml"], "nothing was made");
 }
 
 #[test]
-fn what_runs_runs_on_and_what_is_stored_stays() {
+fn dry_run_leaves_processes_and_data_alone() {
     let directory = tempfile::tempdir().unwrap();
     let (data, dump) = (directory.path().join("data"), directory.path().join("dump.yaml"));
     std::fs::write(&dump, DUMP).unwrap();
@@ -83,8 +83,8 @@ fn what_runs_runs_on_and_what_is_stored_stays() {
     let (code, said, errors) = run(&["up", "--wait", "--port", "0", "--data-dir", data, "--load", &dump]);
     assert_eq!(code, Some(0), "{said}{errors}");
     fails(&["up", "--dry-run", "--port", "0", "--data-dir", data], 1, "is in use by process ");
-    says(&["down", "--dry-run", "--data-dir", data], &["Would end process "]);
-    says(&["down", "--dry-run", "--data-dir", data], &["Would end process "]);
+    says(&["down", "--dry-run", "--data-dir", data], &["Would stop process "]);
+    says(&["down", "--dry-run", "--data-dir", data], &["Would stop process "]);
     let backup = directory.path().join("backup").to_str().unwrap().to_owned();
     assert_eq!(run(&["store", "backup", "--data-dir", data, &backup]).0, Some(0));
     fails(&["store", "compact", "--dry-run", "--data-dir", data], 1, "stop the server first");
@@ -94,15 +94,15 @@ fn what_runs_runs_on_and_what_is_stored_stays() {
     {
         let flags = ["--dry-run", "--secure-port", "0", "--feature-gates", "TaintTolerationCEL=true", "--kubeconfig"];
         let arguments = [&[role][..], &flags].concat();
-        let works = format!("{name} would work for https://127.0.0.1:");
-        says(&[&arguments[..], &[&kubeconfig]].concat(), &[&works, "Features that are on: TaintTolerationCEL."]);
+        let works = format!("{name} would run against https://127.0.0.1:");
+        says(&[&arguments[..], &[&kubeconfig]].concat(), &[&works, "Enabled feature gates: TaintTolerationCEL."]);
         fails(&[&arguments[..], &["no-such-file"]].concat(), 2, "cannot use `no-such-file`");
-        fails(&[role, "--dry-run"], 1, "--kubeconfig is needed");
+        fails(&[role, "--dry-run"], 1, "--kubeconfig is required");
     }
     for role in ["scheduler", "controller-manager"] {
         let flags = [role, "--dry-run", "--secure-port", "0", "--kubeconfig", &kubeconfig];
-        says(&[&flags[..], &["--leader-elect"]].concat(), &[", if it leads;"]);
-        says(&[&flags[..], &["--leader-elect=false"]].concat(), &[", whoever else does;"]);
+        says(&[&flags[..], &["--leader-elect"]].concat(), &[" while it holds the lease;"]);
+        says(&[&flags[..], &["--leader-elect=false"]].concat(), &[" without leader election;"]);
     }
     let config = directory.path().join("config.yaml");
     std::fs::write(
@@ -120,10 +120,10 @@ fn what_runs_runs_on_and_what_is_stored_stays() {
     let again = ["up", "--dry-run", "--port", "0", "--data-dir", data, "--load", &dump];
     says(&again, &["left out: 1 × Node that is there already"]);
     says(&["store", "compact", "--dry-run", "--data-dir", data], &["would keep "]);
-    fails(&["store", "restore", "--dry-run", "--data-dir", data, &backup], 1, "`--replace` moves it aside");
+    fails(&["store", "restore", "--dry-run", "--data-dir", data, &backup], 1, "use `--replace` to move it away");
     says(
         &["store", "restore", "--dry-run", "--replace", "--data-dir", data, &backup],
-        &["Would move the store that is there to ", "Would restore "],
+        &["Would move the existing store to ", "Would restore "],
     );
     assert_eq!(names(&path), before);
     assert!(std::fs::read(path.join("store.redb")).unwrap() == stored, "the store has changed");

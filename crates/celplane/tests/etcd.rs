@@ -1,6 +1,6 @@
 //! Two server processes on one etcd, over TLS with client certificates, as an operator would run them.
 //!
-//! Without `kubectl` and `etcd` the test says so and passes, unless `CELPLANE_REQUIRE_TOOLS=1` is set.
+//! Without `kubectl` and `etcd` the test prints a note and passes, unless `CELPLANE_REQUIRE_TOOLS=1` is set.
 
 use crate::cluster;
 #[path = "../../store/tests/support/etcd_server.rs"]

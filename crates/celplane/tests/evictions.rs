@@ -103,6 +103,17 @@ async fn pods_go_stay_or_go_later() {
     let condition = later.status.conditions.iter().find(|it| it.condition_type == "DisruptionTarget").unwrap();
     let words = (&*condition.status, &*condition.reason, &*condition.message);
     assert_eq!(words, ("True", "DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint"));
+    // A pod that goes because its expression has no answer says so.
+    let events = test.cluster.admin.objects::<Event>();
+    let events = test.cluster.at_once(events.list(&Selection::default())).await.unwrap();
+    let failed: Vec<(&str, &str)> = events
+        .items
+        .iter()
+        .filter(|it| it.reason == "ExpressionFailed")
+        .map(|it| (&*it.involved_object.name, &*it.message))
+        .collect();
+    let message = "expression \"taint.key == string(1 / int(taint.value.size() - 1))\" failed on node node for taint maint=v:NoExecute: division by zero";
+    assert_eq!(failed, [("broken", message)]);
 }
 
 #[tokio::test]
@@ -128,7 +139,7 @@ async fn a_taint_that_is_removed_in_time_cancels() {
         events.items.iter().filter(|it| it.reason == "TaintManagerEviction").map(|it| &*it.message).collect();
     assert!(told.contains(&"Marking for deletion Pod default/a"), "{told:?}");
     assert!(told.contains(&"Cancelling deletion of Pod default/b"), "{told:?}");
-    // The next taint begins anew.
+    // The next taint starts a new eviction.
     test.taint(&["maint"]).await;
     assert_eq!(test.evicted_after(90 * SECOND).await, evicted(&[("b", 60)]));
 }

@@ -1,13 +1,15 @@
 //! Two schedulers and two controller managers on one server: the leaders are killed, paused, and cut off under load, each
 //! alone and both at once.
 //!
-//! Nothing that was acknowledged is lost, no pod is bound or made twice, the next leader waits for the lease and not longer,
-//! nobody acts who does not lead, and whoever lost the lease ends.
+//! No acknowledged write is lost, no pod is bound or created twice, the next leader waits for the lease and not
+//! longer, only the leader acts, and an instance that lost the lease exits.
 
 mod contender;
 mod servers;
 mod wire;
 
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use contender::{KINDS, Process, acts, holder, kubeconfig, lease};
@@ -15,11 +17,11 @@ use rustix::process::Signal;
 use serde_json::Value;
 use wire::Wire;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, is_installed};
 
 const LIMIT: Duration = Duration::from_secs(90);
 const DAY_SECONDS: f64 = 86_400.0;
-/// A lease, the time between two looks at it, and what a busy machine adds.
+/// Lease duration, retry period, and a margin for a busy machine.
 const TAKEN_OVER_SECONDS: f64 = 15.0 + 2.0 + 8.0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -85,7 +87,7 @@ fn others_take_over(fault: Fault, failing: &[usize]) {
         Fault::CutOff => wire.cut(),
     }
     let (failed, clock) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64());
-    // The load goes on while nobody leads.
+    // The load continues while there is no leader.
     let mut after: [Option<Value>; 2] = [None, None];
     while failing.iter().any(|kind| after[*kind].is_none()) {
         grow();
@@ -102,7 +104,7 @@ fn others_take_over(fault: Fault, failing: &[usize]) {
         failing.iter().for_each(|kind| leaders[*kind].signal(Signal::CONT));
     }
     if fault != Fault::Kill {
-        // Who lost the lease ends, as Kubernetes' components do.
+        // An instance that lost the lease exits, as Kubernetes' components do.
         failing.iter().for_each(|kind| assert_eq!(leaders[*kind].ends(), Some(1)));
     }
 
@@ -151,11 +153,11 @@ fn bound_once(cluster: &Cluster, wanted: usize) {
     let all = bound.len();
     bound.dedup();
     assert_eq!(bound.len(), all, "a pod was bound twice");
-    // No more pods were made than were wanted: none was made twice and taken back. Of the last that a leader bound before it
-    // was gone, the event may be missing.
+    // No more pods were created than wanted: none was created twice and deleted. The event of a leader's last
+    // binding before its end may be missing.
     assert!(all <= wanted, "{all} pods were bound, {wanted} were wanted");
-    // No more bindings were accepted, or asked for in vain, than there are pods; of those that a killed leader never heard
-    // the answer of, some may have been carried out.
+    // No more bindings were accepted, or rejected, than there are pods; some requests whose answer a killed
+    // leader never received may have been carried out.
     let bindings = |end: &str| -> usize {
         let of =
             |user| acts(cluster, user).iter().filter(|(_, it)| it.contains("/binding") && it.ends_with(end)).count();
@@ -209,4 +211,32 @@ fn leaders_of_both_kinds_that_are_paused_are_replaced_and_end() {
 #[test]
 fn leaders_of_both_kinds_that_are_cut_off_are_replaced_and_end() {
     others_take_over(Fault::CutOff, &[0, 1]);
+}
+
+/// All threads of a leader are blocked but the watchdog, and so is its log: the process ends all the same.
+#[test]
+fn a_scheduler_that_is_blocked_is_ended_by_the_watchdog() {
+    if Cluster::is_missing() || !is_installed("python3", &["-c", "import ctypes, os; os.waitstatus_to_exitcode"]) {
+        return;
+    }
+    let cluster = contender::server();
+    let configuration = cluster.directory.path().join("scheduler.yaml");
+    let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n\
+                leaderElection: {leaderElect: true, leaseDuration: 4s, renewDeadline: 3s, retryPeriod: 1s}\n";
+    std::fs::write(&configuration, text).unwrap();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/failover/blocked.py");
+    let output = Command::new("python3")
+        .arg(program)
+        .args([env!("CARGO_BIN_EXE_celplane"), "scheduler", "--secure-port", "0", "--config"])
+        .arg(configuration)
+        .arg("--kubeconfig")
+        .arg(cluster.kubeconfig())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n", "{said}");
+    assert!(
+        !holder(&lease(&cluster, KINDS[0].1).unwrap()).is_empty(),
+        "it was killed before it could release the lease"
+    );
 }

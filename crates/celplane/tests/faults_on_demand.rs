@@ -1,4 +1,4 @@
-//! Nodes that stop, flap and are slow because an annotation says so, and what the control plane makes of it.
+//! Nodes that stop, flap and are slow because of an annotation, and the reaction of the control plane.
 
 use crate::cluster::Cluster;
 use crate::first_light::until;
@@ -38,8 +38,8 @@ fn nodes_stop_come_back_flap_and_are_slow() {
     phase("goes");
     phase("stays");
 
-    // Nothing is heard of a node: it is unreachable, and pods go that do not tolerate that.
-    cluster.kubectl(&["annotate", "node", "node-1", "sim/heartbeat=stopped"], "");
+    // A node without heartbeats is unreachable, and pods that do not tolerate that are evicted.
+    cluster.kubectl(&["annotate", "node", "node-1", "sim.celplane.dev/heartbeat=stopped"], "");
     ready("node-1", "Unknown");
     let taints = "jsonpath={range .spec.taints[*]}{.key}:{.effect}:{.timeAdded} {end}";
     let shown =
@@ -48,19 +48,19 @@ fn nodes_stop_come_back_flap_and_are_slow() {
     let deleted = "jsonpath={.metadata.deletionTimestamp}";
     until(&cluster, &["get", "pod", "goes", "-o", deleted], |text| !text.is_empty());
     assert_eq!(cluster.kubectl(&["get", "pod", "stays", "-o", deleted], ""), "");
-    // A node that is silent starts nothing; when it is back, it does what was asked of it.
-    cluster.kubectl(&["annotate", "node", "node-1", "sim/heartbeat-"], "");
+    // A silent node starts nothing; when it recovers, it catches up.
+    cluster.kubectl(&["annotate", "node", "node-1", "sim.celplane.dev/heartbeat-"], "");
     ready("node-1", "True");
     until(&cluster, &["get", "node", "node-1", "-o", "jsonpath={.spec.taints}"], str::is_empty);
     until(&cluster, &["get", "pods", "-o", "name"], |text| text == "pod/stays\n");
 
-    cluster.kubectl(&["annotate", "node", "node-2", "sim/flap-seconds=2"], "");
+    cluster.kubectl(&["annotate", "node", "node-2", "sim.celplane.dev/flap-seconds=2"], "");
     for status in ["False", "True", "False"] {
         ready("node-2", status);
     }
-    cluster.kubectl(&["annotate", "node", "node-2", "sim/flap-seconds-"], "");
+    cluster.kubectl(&["annotate", "node", "node-2", "sim.celplane.dev/flap-seconds-"], "");
 
-    cluster.kubectl(&["annotate", "node", "node-0", "sim/slow-seconds=3"], "");
+    cluster.kubectl(&["annotate", "node", "node-0", "sim.celplane.dev/slow-seconds=3"], "");
     cluster.apply(&pod("slow", "node-0", ""));
     phase("slow");
     let times = "jsonpath={.metadata.creationTimestamp} {.status.containerStatuses[0].state.running.startedAt}";

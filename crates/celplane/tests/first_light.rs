@@ -1,13 +1,14 @@
-//! `celplane up` as its users see it: a Deployment runs, placement speaks CEL, and everything goes on after a restart.
+//! `celplane up` from the perspective of users: a Deployment runs, expressions control placement, and
+//! everything continues after a restart.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, free_port};
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Asks again until the answer is as it should be; fails with the last one.
+/// Repeats the command until the result is as expected; fails with the last one.
 #[track_caller]
 pub(crate) fn until(cluster: &Cluster, arguments: &[&str], holds: impl Fn(&str) -> bool) -> String {
     let started = Instant::now();
@@ -49,7 +50,7 @@ fn a_deployment_runs_and_goes_and_outlives_restarts() {
     let described = cluster.kubectl(&["describe", "pods"], "");
     assert!(described.contains("Successfully assigned default/web-"), "{described}");
 
-    // A clean end and a start; then an end without a word.
+    // A clean stop and a start; then a kill.
     for kill in [false, true] {
         let names = cluster.kubectl(&["get", "pods", "-o", "name"], "");
         cluster = cluster.restart(kill);
@@ -117,7 +118,7 @@ fn components_have_metrics_and_health_of_their_own() {
 }
 
 #[test]
-fn logs_are_told_and_commands_are_refused_in_a_sentence() {
+fn logs_are_shown_and_exec_is_rejected_clearly() {
     if Cluster::is_missing() {
         return;
     }
@@ -142,7 +143,10 @@ fn logs_are_told_and_commands_are_refused_in_a_sentence() {
     };
     until(&cluster, &["get", "serviceaccount", "default"], |_| true);
     cluster.apply(&pod("talks", ""));
-    cluster.apply(&pod("crashes", "sim/run-seconds: '0', sim/exit-code: '3', sim/log: oops"));
+    cluster.apply(&pod(
+        "crashes",
+        "sim.celplane.dev/run-seconds: '0', sim.celplane.dev/exit-code: '3', sim.celplane.dev/log: oops",
+    ));
     until(&cluster, &["get", "pod", "talks"], |text| text.contains("Running"));
     assert_eq!(cluster.kubectl(&["logs", "talks"], ""), "simulated container c started (nginx)\nhello\n");
     assert_eq!(cluster.kubectl(&["logs", "talks", "--tail=1"], ""), "hello\n");
@@ -156,20 +160,20 @@ fn logs_are_told_and_commands_are_refused_in_a_sentence() {
 }
 
 #[test]
-fn a_log_is_followed_to_its_end_and_events_tell_of_containers() {
+fn log_is_followed_to_its_end_with_container_events() {
     if Cluster::is_missing() {
         return;
     }
     let cluster = Cluster::up(tempfile::tempdir().unwrap(), &["--nodes", "1", "--ephemeral"]);
     until(&cluster, &["get", "serviceaccount", "default"], |_| true);
     cluster.apply(
-        "apiVersion: v1\nkind: Pod\nmetadata: {name: ends, annotations: {sim/run-seconds: '4'}}\n\
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: ends, annotations: {sim.celplane.dev/run-seconds: '4'}}\n\
          spec: {restartPolicy: Never, containers: [{name: c, image: nginx}]}\n",
     );
     cluster
         .apply("apiVersion: v1\nkind: Pod\nmetadata: {name: stays}\nspec: {containers: [{name: c, image: nginx}]}\n");
     until(&cluster, &["get", "pod", "ends"], |text| text.contains("Running") || text.contains("Completed"));
-    // It comes back by itself, with what was written after it began.
+    // It resumes by itself, with the output since its start.
     let expected = "simulated container c started (nginx)\nsimulated container c ended with code 0\n";
     assert_eq!(cluster.kubectl(&["logs", "-f", "ends"], ""), expected);
     assert_eq!(cluster.kubectl(&["logs", "-f", "--tail=1", "ends"], ""), "simulated container c ended with code 0\n");
@@ -191,7 +195,7 @@ fn a_log_is_followed_to_its_end_and_events_tell_of_containers() {
     until(&cluster, &events, |text| text.contains("Pod was active on the node longer than the specified deadline"));
 }
 
-/// A role in a process of its own, ended when dropped.
+/// A role in its own process, stopped when dropped.
 struct Role(std::process::Child);
 
 impl Drop for Role {
@@ -203,13 +207,19 @@ impl Drop for Role {
 
 #[test]
 fn roles_have_processes_of_their_own() {
-    let Some(cluster) = Cluster::start() else { return };
+    if Cluster::is_missing() {
+        return;
+    }
+    // All controllers together hold more watches than upstream's server allows on one connection.
+    let port = free_port().to_string();
+    let arguments = ["--http2-max-streams-per-connection", "100", "--node-log-ports", &port];
+    let cluster = Cluster::start_with(tempfile::tempdir().unwrap(), &arguments);
     let start = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_celplane"));
         command.args(arguments).args(["--healthz-port", "0", "--kubeconfig"]).arg(cluster.kubeconfig());
         Role(command.spawn().unwrap())
     };
-    let node = ["kubelet", "--hostname-override", "node-0", "--log-port", "0"];
+    let node = ["kubelet", "--hostname-override", "node-0", "--log-port", &port];
     let _roles = [start(&["controller-manager"]), start(&["scheduler"]), start(&node)];
     until(&cluster, &["get", "nodes"], |text| count(text, " Ready ") == 1);
     until(&cluster, &["get", "serviceaccount", "default"], |_| true);
@@ -219,6 +229,28 @@ fn roles_have_processes_of_their_own() {
     assert!(logs.contains("simulated container nginx started (nginx)"), "{logs}");
     let leases = cluster.kubectl(&["get", "leases", "-n", "kube-system"], "");
     assert!(leases.contains("kube-scheduler") && leases.contains("kube-controller-manager"), "{leases}");
+
+    // A node cannot direct the server to another local service.
+    let secret = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    secret.set_nonblocking(true).unwrap();
+    let address = secret.local_addr().unwrap();
+    cluster.apply("apiVersion: v1\nkind: Node\nmetadata: {name: thief}\n");
+    let status = format!(
+        r#"{{"status": {{"addresses": [{{"type": "InternalIP", "address": "127.0.0.1"}}],
+            "daemonEndpoints": {{"kubeletEndpoint": {{"Port": {}}}}}}}}}"#,
+        address.port()
+    );
+    cluster.kubectl(&["patch", "node", "thief", "--subresource=status", "-p", &status], "");
+    cluster.apply(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: stolen}\n\
+         spec: {nodeName: thief, containers: [{name: c, image: nginx}]}\n",
+    );
+    let refusal = cluster.refused(&["logs", "stolen"], "");
+    assert!(refusal.contains(&format!("address {address} of the kubelet of node thief is not allowed")), "{refusal}");
+    cluster.refused(&["get", "--raw", "/api/v1/nodes/thief/proxy/secret"], "");
+    let proxy = format!("/api/v1/nodes/thief:{}/proxy/secret", address.port());
+    cluster.refused(&["get", "--raw", &proxy], "");
+    assert_eq!(secret.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
 }
 
 #[test]

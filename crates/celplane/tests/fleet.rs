@@ -14,9 +14,9 @@ use client::informer::Informer;
 use client::objects::{Deletion, Patch, Selection};
 use client::resources::Served as _;
 use client::{Client, Resource};
+use kubelet::Fleet;
 use kubelet::simulation::{Rules, Simulation};
 use kubelet::template::Template;
-use kubelet::{Fleet, clock};
 use matching::CompileCache;
 use store::{Embedded, Store};
 use tokio::sync::oneshot;
@@ -103,6 +103,7 @@ impl Cluster {
             seed: 1,
             configuration: Default::default(),
             profiler: Default::default(),
+            has_placement_annotations: false,
         };
         let task = tokio::spawn(async move { scheduler::run(options).await.unwrap() });
         Component { stop, task }
@@ -138,6 +139,7 @@ impl Cluster {
             nodes: (0..nodes).map(|number| format!("node-{number}")).collect(),
             template: Template::default(),
             adopts: true,
+            adopted: None,
             devices: None,
             client: self.admin.clone(),
             client_for: Arc::new(move |node| {
@@ -146,7 +148,7 @@ impl Cluster {
             }),
             cache: Arc::new(CompileCache::new(64.try_into().unwrap(), Arc::new(move || start.elapsed())).unwrap()),
             features: features.into(),
-            clock: clock::wall(),
+            clock: self.admin.clock().clone(),
             endpoint: None,
             tells: None,
             static_pods: None,
@@ -218,7 +220,7 @@ async fn pods_run_end_and_go_on_after_a_restart() {
     until(&leases, || lease().is_some_and(|it| !it.metadata.owner_references.is_empty())).await;
     assert_eq!(lease().unwrap().spec.holder_identity.as_deref(), Some("node-1"));
 
-    // Another process takes over: nothing is written about a pod that runs, and its address stays taken.
+    // Another process takes over: nothing is written about a running pod, and its address stays in use.
     fleet.stop().await;
     let fleet = cluster.fleet(3, Gates::all_proposals());
     cluster.create("b", on("node-1")).await;
@@ -236,13 +238,13 @@ async fn pods_run_end_and_go_on_after_a_restart() {
 async fn nodes_that_ask_for_it_are_played_and_others_are_not() {
     let cluster = Cluster::start(Gates::all_proposals()).await;
     let nodes = cluster.admin.documents(Node::RESOURCE);
-    let before = api::json!({"metadata": {"name": "before", "annotations": {"sim/node": "true"}},
+    let before = api::json!({"metadata": {"name": "before", "annotations": {"sim.celplane.dev/node": "true"}},
         "status": {"capacity": {"cpu": "2", "pods": "3"}}});
     nodes.create("", &before).await.unwrap();
     let fleet = cluster.fleet(1, Gates::all_proposals());
     let ready = |name: &str| cluster.nodes.store().get("", name).is_some_and(|node| is_ready(&node));
     until(&cluster.nodes, || ready("before")).await;
-    let mine = api::json!({"metadata": {"name": "mine", "annotations": {"sim/node": "true"}}});
+    let mine = api::json!({"metadata": {"name": "mine", "annotations": {"sim.celplane.dev/node": "true"}}});
     nodes.create("", &api::json!({"metadata": {"name": "other"}})).await.unwrap();
     nodes.create("", &mine).await.unwrap();
     until(&cluster.nodes, || ready("mine")).await;
@@ -255,7 +257,7 @@ async fn nodes_that_ask_for_it_are_played_and_others_are_not() {
     until(&cluster.pods, || cluster.pod("a").is_some_and(|pod| pod.status.phase == "Running")).await;
     assert!(!ready("other"), "nobody plays it");
 
-    // Another process plays them under the same addresses.
+    // Another process simulates them under the same addresses.
     let address = |name: &str| cluster.nodes.store().get("", name).unwrap().status.addresses[0].address.clone();
     let addresses = (address("before"), address("mine"));
     fleet.stop().await;
@@ -312,7 +314,7 @@ async fn a_pod_that_the_node_does_not_take_fails_with_a_reason() {
     nodes.patch("", "node-0", "", Patch::Merge, &taint).await.unwrap();
     until(&cluster.nodes, || cluster.nodes.store().get("", "node-0").is_some_and(|it| it.spec.taints.len() == 1)).await;
 
-    // The node may hear of its taint a little later than we do: until then it takes pods.
+    // The node may observe its taint slightly later: until then it accepts pods.
     let mut pod = None;
     for number in 0..1000 {
         let name = format!("refused-{number}");

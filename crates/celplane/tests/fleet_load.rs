@@ -1,4 +1,4 @@
-//! A fleet under load, in a process of its own: pods come and go, and no node loses its heartbeat.
+//! A fleet under load, in its own process: pods are created and deleted, and no node loses its heartbeat.
 //!
 //! As a test it is small. As a measurement, beside a release build, it takes the numbers of nodes, of pods and of pods
 //! that come and go in a second, and for how many seconds:
@@ -21,10 +21,12 @@ use client::objects::{Deletion, Selection};
 use client::resources::Served as _;
 use client::{Client, Informer, Resource};
 
+use crate::cluster::program;
+
 const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
-/// How many requests are under way at a time.
+/// Number of concurrent requests.
 const AT_A_TIME: usize = 32;
-/// So much longer everything may take.
+/// Time limit for everything.
 const LIMIT: Duration = Duration::from_secs(600);
 
 struct Plan {
@@ -41,7 +43,7 @@ fn plan() -> Plan {
     Plan { nodes, pods, per_second, seconds: seconds as u64 }
 }
 
-/// What a process has used at a time.
+/// Resources that a process has used up to a time.
 struct Used {
     at: Instant,
     processor: f64,
@@ -58,9 +60,8 @@ struct Up {
 impl Up {
     fn start(nodes: usize) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let program = std::env::var("CELPLANE_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_celplane").to_owned());
         let data = directory.path().join("data");
-        let mut process = Command::new(program)
+        let mut process = Command::new(program())
             .args(["up", "--port", "0", "--nodes", &nodes.to_string(), "--data-dir"])
             .arg(&data)
             .stdout(Stdio::piped())
@@ -90,7 +91,7 @@ impl Up {
         (of("VmRSS"), of("VmHWM"))
     }
 
-    /// What was used so far.
+    /// Resources used so far.
     async fn now(&self, client: &Client) -> Used {
         let metrics = client.get_as("/metrics", "text/plain").await.unwrap();
         let metrics = String::from_utf8(metrics.to_vec()).unwrap();

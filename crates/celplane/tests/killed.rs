@@ -1,7 +1,8 @@
-//! `celplane apiserver` is killed again and again while clients write and watch: nothing acknowledged is lost, revisions
-//! never go back, watchers go on where they were, and what all clients saw has an order that explains it.
+//! `celplane apiserver` is killed repeatedly while clients write and watch: no acknowledged write is lost,
+//! revisions never decrease, watchers resume where they were, and the observations of all clients are
+//! linearizable.
 //!
-//! `CELPLANE_CRASH_ROUNDS` says how often it is killed; without it the test takes a few seconds.
+//! `CELPLANE_CRASH_ROUNDS` sets the number of kills; without it the test takes a few seconds.
 
 #[path = "../../apiserver/tests/hostile/client.rs"]
 mod client;
@@ -21,21 +22,21 @@ const WRITERS: usize = 6;
 const WATCHERS: usize = 3;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// How often the server is killed.
+/// Number of kills.
 pub(crate) fn rounds(default: u64) -> u64 {
     std::env::var("CELPLANE_CRASH_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// What a writer knows of its object.
+/// State of a writer's object.
 #[derive(Debug, Clone, Default)]
 struct Counter {
-    /// How far it has counted, as acknowledged.
+    /// Acknowledged count.
     acknowledged: u64,
-    /// Whether one more step was asked for and not answered.
+    /// Whether one more step was requested without an answer.
     unsure: bool,
 }
 
-/// What a watcher has seen.
+/// State of a watcher.
 #[derive(Debug, Clone, Default)]
 struct Seen {
     revision: u64,
@@ -118,7 +119,7 @@ fn list(client: &mut Client) -> Seen {
     Seen { revision: number(&list["metadata"]["resourceVersion"]), counts: counts.collect(), events: 0 }
 }
 
-/// Counts up until the server is gone.
+/// Increments until the server has ended.
 fn count(endpoint: &Endpoint, of: usize, counter: &mut Counter, newest: &AtomicU64, stop: &AtomicBool) {
     let Ok(mut client) = endpoint.try_connect() else { return };
     let path = format!("{CONFIG_MAPS}/{}", name(of));
@@ -154,9 +155,9 @@ fn count(endpoint: &Endpoint, of: usize, counter: &mut Counter, newest: &AtomicU
     }
 }
 
-/// Follows all counters from where the watcher was until the server is gone.
+/// Follows all counters from the watcher's position until the server has ended.
 fn watch(endpoint: &Endpoint, seen: &mut Seen, stop: &AtomicBool) {
-    // The end of the connection is expected, once it was told to end.
+    // The end of the connection is expected after the stop.
     let ended = follow(endpoint, seen, |_| false);
     assert!(stop.load(Ordering::SeqCst), "a watch ended by itself: {ended:?}");
 }

@@ -16,7 +16,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource as _, ResourceExt as _};
 
-/// For every ConfigMap with the label there is a Secret that says how many entries it has.
+/// For every ConfigMap with the label there is a Secret with its number of entries.
 const LABEL: &str = "counted=yes";
 const LIMIT: Duration = Duration::from_secs(60);
 
@@ -79,7 +79,7 @@ async fn a_controller_keeps_up_with_its_objects() {
     let patch = Patch::Merge(map("after", &["c"], &[]));
     maps.patch("after", &PatchParams::default(), &patch).await.unwrap();
     reaches("after", "3").await;
-    // What it owns comes back.
+    // Owned objects are recreated.
     let uid = secrets.get("after").await.unwrap().uid().unwrap();
     secrets.delete("after", &DeleteParams::default()).await.unwrap();
     tokio::time::timeout(LIMIT, await_condition(secrets.clone(), "after", conditions::is_deleted(&uid)))

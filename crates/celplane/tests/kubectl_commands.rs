@@ -44,7 +44,7 @@ fn pods(names: &[&str], node: &str) -> String {
     names.iter().map(pod).collect()
 }
 
-/// What controllers, a kubelet or earlier commands had done before a recorded command.
+/// Actions of controllers, a kubelet or earlier commands before a recorded command.
 fn prepare(cluster: &Cluster, scenario: &str) {
     let apply = |manifest: &str| cluster.kubectl(&["apply", "-f", "-"], manifest);
     let kubectl = |arguments: &[&str]| cluster.kubectl(arguments, "");
@@ -74,7 +74,7 @@ spec:
     };
 }
 
-/// What can be compared of an output.
+/// Returns the comparable part of an output.
 fn mask(text: &str) -> String {
     let mut text = text.to_owned();
     for (pattern, shown) in [
@@ -279,7 +279,7 @@ fn objects_are_changed_in_all_ways() {
 }
 
 #[test]
-fn what_waits_sees_the_end() {
+fn kubectl_wait_observes_the_end() {
     let Some(cluster) = Cluster::start() else { return };
     cluster.kubectl(&["apply", "-f", "-"], THINGS);
     let kubectl = |arguments: &str| cluster.kubectl(&arguments.split(' ').collect::<Vec<_>>(), "");
@@ -298,12 +298,12 @@ fn what_waits_sees_the_end() {
     let mut gone = cluster.command(&["wait", "--for=delete", "pod/p2", "--timeout=30s"]).spawn().unwrap();
     assert_eq!(kubectl("delete pod p2"), "pod \"p2\" deleted\n");
     assert!(gone.wait().unwrap().success());
-    // A pod on a node ends when its kubelet says so, or at once if that is asked for.
+    // A pod on a node ends when its kubelet reports it, or at once on request.
     assert_eq!(kubectl("delete pod p1 --wait=false"), "pod \"p1\" deleted\n");
     has(&mask(&kubectl("get pod p1")), &["p1 0/1 Terminating"]);
     has(&kubectl("delete pod p1 --grace-period=0 --force"), &["pod \"p1\" force deleted\n"]);
     has(&cluster.refused(&["get", "pod", "p1"], ""), &["not found"]);
-    // What becomes of what an object owns is for a controller; until then the object says what is wanted.
+    // Dependents are handled by a controller; until then the object contains the policy.
     assert_eq!(kubectl("delete deployment web --cascade=orphan --wait=false"), "deployment.apps \"web\" deleted\n");
     assert_eq!(kubectl("get deployment web -o jsonpath={.metadata.finalizers}"), "[\"orphan\"]");
     assert_eq!(kubectl("delete service web --cascade=background"), "service \"web\" deleted\n");

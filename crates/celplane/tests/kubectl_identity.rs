@@ -1,6 +1,6 @@
-//! What `kubectl` sends as protobuf, and who it is: creating, tokens, reviews, acting as someone else.
+//! Protobuf messages of `kubectl`, and its identity: creation, tokens, reviews, impersonation.
 //!
-//! Without `kubectl` the tests say so and pass, unless `CELPLANE_REQUIRE_TOOLS=1` is set.
+//! Without `kubectl` the tests print a note and pass, unless `CELPLANE_REQUIRE_TOOLS=1` is set.
 
 use crate::cluster;
 
@@ -62,7 +62,7 @@ fn everything_that_kubectl_creates_by_name_is_created() {
 }
 
 #[test]
-fn rights_are_told_and_others_can_be_acted_as() {
+fn permissions_are_listed_and_impersonation_works() {
     let Some(cluster) = Cluster::start() else { return };
     let list = cluster.kubectl(&["auth", "can-i", "--list"], "");
     for line in [

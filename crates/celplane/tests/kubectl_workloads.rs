@@ -1,4 +1,4 @@
-//! What a user of `kubectl` does with workloads, on the whole control plane with simulated nodes.
+//! Workloads through `kubectl`, on the whole control plane with simulated nodes.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ kind: Job
 metadata: {name: once}
 spec:
   template:
-    metadata: {annotations: {sim/run-seconds: "0.1"}}
+    metadata: {annotations: {sim.celplane.dev/run-seconds: "0.1"}}
     spec: {restartPolicy: Never, containers: [{name: c, image: "app:1"}]}
 "#;
 
@@ -63,7 +63,7 @@ fn start(arguments: &[&str]) -> Option<Cluster> {
     Some(Cluster::up(tempfile::tempdir().unwrap(), &[&["--ephemeral"], arguments].concat()))
 }
 
-/// Asks until the answer is as wanted.
+/// Repeats the command until the result is as expected.
 #[track_caller]
 fn until(cluster: &Cluster, arguments: &[&str], holds: impl Fn(&str) -> bool) -> String {
     let started = Instant::now();
@@ -126,7 +126,7 @@ fn workloads_are_rolled_out_back_and_scaled() {
     kubectl("wait pod -l app=web --for=condition=Ready --timeout=90s");
     kubectl("autoscale deployment/web --min=2 --max=5 --cpu-percent=80");
     kubectl("wait deployment/web --for=jsonpath={.status.readyReplicas}=2 --timeout=90s");
-    // Nobody serves metrics: the bounds hold all the same.
+    // The containers have no requests: the bounds still apply.
     until(&cluster, &["describe", "hpa", "web"], |text| text.contains("FailedGetResourceMetric"));
     for workload in ["statefulset/db", "replicaset/plain", "replicationcontroller/old"] {
         kubectl(&format!("autoscale {workload} --min=2 --max=5"));
@@ -136,7 +136,10 @@ fn workloads_are_rolled_out_back_and_scaled() {
 
 #[test]
 fn cron_jobs_are_started_by_hand_suspended_and_deleted() {
-    let Some(cluster) = start(&[]) else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("rules.yaml");
+    std::fs::write(&rules, "rules: [{select: {owner: Job}, run-seconds: never}]").unwrap();
+    let Some(cluster) = start(&["--simulation", rules.to_str().unwrap()]) else { return };
     let kubectl = |arguments: &str| cluster.kubectl(&arguments.split(' ').collect::<Vec<_>>(), "");
     // Never by itself while this runs.
     cluster.kubectl(&["create", "cronjob", "backup", "--image=app", "--schedule=0 0 29 2 *"], "");
@@ -153,7 +156,7 @@ fn cron_jobs_are_started_by_hand_suspended_and_deleted() {
 }
 
 #[test]
-fn owners_go_with_what_they_own_or_without() {
+fn owner_deletion_follows_propagation_policy() {
     let Some(cluster) = start(&[]) else { return };
     let kubectl = |arguments: &str| cluster.kubectl(&arguments.split(' ').collect::<Vec<_>>(), "");
     cluster.apply(WORKLOADS);
@@ -266,7 +269,7 @@ fn certificates_and_tokens_are_signed() {
     );
     let kept = until(&cluster, &["get", "secret", "kept", "-o", "jsonpath={.data.token}"], |text| !text.is_empty());
     let kept = String::from_utf8(api::base64::decode(&kept).unwrap()).unwrap();
-    // Without the administrator's certificate the token alone says who asks.
+    // Without the administrator's certificate the token alone is the identity.
     let config = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
     let without: String =
         config.lines().filter(|line| !line.contains("client-")).map(|line| format!("{line}\n")).collect();
@@ -287,7 +290,7 @@ fn endpoints_without_a_service_stay_and_quotas_count_themselves() {
     let kubectl = |arguments: &str| cluster.kubectl(&arguments.split(' ').collect::<Vec<_>>(), "");
     cluster
         .apply("apiVersion: v1\nkind: Endpoints\nmetadata: {name: alone}\nsubsets: [{addresses: [{ip: 10.0.0.1}]}]\n");
-    // By then the controller has heard of both.
+    // By then the controller has observed both.
     kubectl("create service clusterip web --tcp=80");
     until(&cluster, &["get", "endpoints", "web"], |text| text.contains("web"));
     kubectl("delete service web");
@@ -305,4 +308,27 @@ fn endpoints_without_a_service_stay_and_quotas_count_themselves() {
         kubectl(&format!("delete quota other -n {namespace}"));
         until(&cluster, &used, |text| text == "1");
     }
+}
+
+#[test]
+fn top_shows_the_usage_of_simulated_pods() {
+    let directory = tempfile::tempdir().unwrap();
+    let rules = directory.path().join("rules.yaml");
+    std::fs::write(&rules, "memory-usage: 48Mi\n").unwrap();
+    let Some(cluster) = start(&["--nodes", "1", "--simulation", rules.to_str().unwrap()]) else { return };
+    let kubectl = |arguments: &str| cluster.kubectl(&arguments.split(' ').collect::<Vec<_>>(), "");
+    kubectl("run web --image=app:1 --labels=app=web");
+    kubectl("wait pod web --for=condition=Ready --timeout=90s");
+    let words = |text: &str| text.split_whitespace().map(ToOwned::to_owned).collect::<Vec<_>>();
+    let pods = until(&cluster, &["top", "pods", "--no-headers"], |text| text.starts_with("web"));
+    assert_eq!(words(&pods), ["web", "50m", "48Mi"]);
+    kubectl("annotate pod web sim.celplane.dev/cpu-usage=1700m");
+    let pods = until(&cluster, &["top", "pods", "-l", "app=web", "--no-headers"], |text| text.contains("1700m"));
+    assert_eq!(words(&pods), ["web", "1700m", "48Mi"]);
+    let nodes = words(&kubectl("top nodes --no-headers"));
+    assert_eq!((nodes[0].as_str(), nodes[1].as_str(), nodes[3].as_str()), ("node-0", "1700m", "48Mi"));
+    let table = kubectl("get pods.metrics.k8s.io");
+    assert!(table.starts_with("NAME   CPU") && table.contains("1700m"), "{table}");
+    assert!(kubectl("explain podmetrics.containers").contains("usage"), "no explanation");
+    assert!(cluster.refused(&["top", "pod", "none"], "").contains("not found"));
 }

@@ -12,32 +12,48 @@
 )]
 
 mod bad_input;
+mod build_commit;
 mod cel;
 mod client;
+mod closed_output;
+mod console;
+mod containers;
 mod controllers;
+mod cost_per_byte;
+mod day_one;
+mod device_drivers;
 mod devices;
 mod documents;
 mod dry_run;
+mod envtest;
 mod etcd;
 mod evictions;
+mod existing_cluster;
+mod expression_siege;
 mod failover;
+mod fake_runtime;
 mod faults_on_demand;
 mod first_light;
 mod fleet;
 mod fleet_load;
 mod gates_on_etcd;
+mod hostile_files;
 mod hot_loop;
+mod join;
 mod killed;
 mod kube_rs;
 mod kubectl;
 mod kubectl_commands;
 mod kubectl_identity;
 mod kubectl_workloads;
+mod kubelet_replay;
 mod live;
 mod offline;
+mod offline_check;
 mod one_verdict;
 mod printer_columns;
 mod python_client;
+mod python_package;
 mod scheduler;
 mod simulate;
 mod skew;
@@ -45,11 +61,16 @@ mod static_pods;
 mod store_commands;
 mod stories;
 mod up;
+mod upgrades;
 mod versions;
 
+#[path = "support/browser.rs"]
+mod browser;
 #[path = "support/cluster.rs"]
 mod cluster;
 #[path = "support/paused.rs"]
 mod paused;
+#[path = "support/played_runtime.rs"]
+mod played_runtime;
 #[path = "support/shell.rs"]
 mod shell;

@@ -85,11 +85,11 @@ fn an_error_has_file_line_path_and_a_caret_in_the_expression() {
         compilation failed: ERROR: <input>:1:13: Syntax error:";
     assert!(output.starts_with(expected), "{output}");
     assert!(output.contains("\n | taint.key ==\n | ............^\n"), "{output}");
-    assert!(output.ends_with("1 objects in 1 files: 1 refused\n"), "{output}");
+    assert!(output.ends_with("1 object in 1 file: 1 refused\n"), "{output}");
 }
 
 #[test]
-fn reports_for_machines_tell_the_same() {
+fn machine_readable_reports_agree() {
     let gates = ["--feature-gates", "TaintTolerationCEL=true"];
     let (code, report) = json(&["check", "-f", "-", "-o", "json", gates[0], gates[1]], BROKEN);
     assert_eq!(code, 1);
@@ -104,7 +104,7 @@ fn reports_for_machines_tell_the_same() {
 }
 
 #[test]
-fn what_cannot_be_read_has_its_own_exit_code() {
+fn unreadable_input_has_its_own_exit_code() {
     for arguments in [
         &["check", "-f", "no-such-file"][..],
         &["check", "-f", "-", "--feature-gates", "Bogus=true"],
@@ -130,13 +130,12 @@ fn json_streams_and_lists_are_unpacked() {
     let list = format!(r#"{{"apiVersion":"v1","kind":"List","items":[{},{}]}}"#, pod("a"), pod("b"));
     let (code, output, _) = run(&["check", "-f", "-"], &format!("{list}\n{}", pod("c")));
     assert_eq!(code, 0);
-    assert!(output.ends_with("3 objects in 1 files: 0 refused\n"), "{output}");
+    assert!(output.ends_with("3 objects in 1 file: 0 refused\n"), "{output}");
 }
 
 #[test]
 fn why_shows_a_table_and_the_reasons() {
-    let arguments =
-        ["why", "--pod", "tolerations/story-2-kernel-version.yaml", "-f", "cluster", "--node", "old-kernel"];
+    let arguments = ["why", "--pod", "tolerations/story-2-kernel-version.yaml", "-f", "cluster"];
     let (code, output, _) = run(&arguments, "");
     assert_eq!(code, 0, "{output}");
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -147,6 +146,9 @@ fn why_shows_a_table_and_the_reasons() {
     assert!(row("new-kernel").starts_with("new-kernel yes ") && row("new-kernel").contains(" tolerated "), "{output}");
     let untolerated = "untolerated {node.example.com/kernel-version: 5.4.0}:NoSchedule none none none";
     assert_eq!(row("old-kernel"), format!("old-kernel no - {untolerated}"));
+    let (code, output, _) = run(&[&arguments[..], &["--node", "old-kernel"]].concat(), "");
+    assert_eq!(code, 0, "other nodes fit: {output}");
+    assert!(output.starts_with("Pod my-app: 2 of 6 nodes fit\n") && !output.contains("new-kernel"), "{output}");
     let details = "
 node old-kernel
   TaintToleration: node(s) had untolerated taint {node.example.com/kernel-version: 5.4.0}
@@ -210,7 +212,7 @@ spec: {priority: 100, containers: [{name: c, image: i, resources: {requests: {cp
 }
 
 #[test]
-fn why_tells_which_gate_is_missing_and_that_no_node_fits() {
+fn why_reports_the_missing_gate_and_no_fitting_node() {
     let arguments = [
         "why",
         "--pod",
@@ -262,18 +264,18 @@ spec:
 }
 
 #[test]
-fn scan_tells_who_would_break() {
+fn scan_lists_breaking_uses() {
     let (code, report) = json(&["scan", "-f", ".", "-o", "json"], "");
     assert_eq!(code, 1);
     let uses = report["uses"].as_array().unwrap();
     assert_eq!(uses.len(), 19);
     assert!(uses.iter().all(|it| it["breaks"] == true));
     let (code, output, _) = run(&["scan", "-f", ".", "--feature-gates", "AllAlpha=true"], "");
-    assert_eq!((code, output.as_str()), (0, "no object uses a field that these gates close\n"));
+    assert_eq!((code, output.as_str()), (0, "no object uses a field that these gates disable\n"));
 }
 
 #[test]
-fn scan_knows_what_keeps_running() {
+fn scan_reports_running_pods_as_unaffected() {
     let pod = |tolerations: &str, affinity: &str| {
         format!(
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  nodeName: node-1\n  tolerations: [{tolerations}]\n  affinity: {{nodeAffinity: {affinity}}}\nstatus: {{phase: Running}}\n"
@@ -290,10 +292,30 @@ fn scan_knows_what_keeps_running() {
 }
 
 #[test]
+fn scan_lists_objects_above_the_limits_on_expressions() {
+    let class = |count: usize| {
+        let tolerations: Vec<String> =
+            (0..count).map(|it| format!("{{expression: \"taint.key == '{it}'\"}}")).collect();
+        format!(
+            "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {{name: r}}\nhandler: h\nscheduling: {{tolerations: [{}]}}\n",
+            tolerations.join(", ")
+        )
+    };
+    let gates = ["--feature-gates", "AllAlpha=true"];
+    let (code, report) = json(&["scan", "-f", "-", "-o", "json", gates[0], gates[1]], &class(64));
+    assert_eq!((code, report["limits"].as_array().unwrap().len()), (0, 0));
+    let (code, report) = json(&["scan", "-f", "-", "-o", "json", gates[0], gates[1]], &class(65));
+    let message = report["limits"][0]["message"].as_str().unwrap();
+    assert!(code == 1 && message.starts_with("must have at most 64 expressions in total, has 65"), "{message}");
+    let (code, output, _) = run(&["scan", "-f", "-", gates[0], gates[1]], &class(65));
+    assert!(code == 1 && output.starts_with("above the limits on expressions: 1 objects\n"), "{output}");
+}
+
+#[test]
 fn the_gates_are_those_of_up_and_the_report_says_so() {
-    let (code, output, _) = run(&["check", "-f", "."], "");
+    let (code, output, _) = run(&["check", "-f", ".", "-v"], "");
     assert_eq!(code, 0, "{output}");
-    let gates = "gates assumed: TaintTolerationCEL=true,";
+    let gates = "feature gates: TaintTolerationCEL=true,";
     assert!(output.contains(gates), "{output}");
     let (_, report) = json(&["check", "-f", ".", "-o", "json", "--feature-gates", "TaintTolerationCEL=false"], "");
     assert_eq!(report["featureGates"]["TaintTolerationCEL"], false);
@@ -306,7 +328,7 @@ fn kinds_and_versions_that_a_known_group_does_not_have_are_errors() {
         ("v1", "Podd"),
         ("apps/v2", "Deployment"),
         ("batch/v1", "Deployment"),
-        // There is one, but it is off.
+        // It exists, but is disabled.
         ("resource.k8s.io/v1alpha3", "DeviceTaintRule"),
     ] {
         let text = format!("apiVersion: {api_version}\nkind: {kind}\nmetadata: {{name: a}}\n");
@@ -400,4 +422,119 @@ fn why_names_all_gates_that_would_do() {
     let (_, output, _) =
         run(&["why", "--pod", pod, "-f", "cluster", "--node", "old-kernel", "--feature-gates", one], "");
     assert!(!output.contains("needs feature gate"), "{output}");
+}
+
+const POLICIES: &str = r"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: few}
+spec:
+  paramKind: {apiVersion: v1, kind: ConfigMap}
+  matchConstraints:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments], operations: [CREATE]}]
+  validations:
+  - expression: object.spec.replicas <= int(params.data.most)
+    messageExpression: '''at most '' + params.data.most'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: few}
+spec: {policyName: few, validationActions: [Deny], paramRef: {name: most, namespace: policy, parameterNotFoundAction: Deny}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: rights}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments], operations: [CREATE]}]
+  validations:
+  - expression: authorizer.group('').resource('secrets').namespace('team').check('get').allowed()
+    messageExpression: request.userInfo.username + ' may not read secrets'
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: rights}
+spec: {policyName: rights, validationActions: [Warn], matchResources: {namespaceSelector: {matchLabels: {env: dev}}}}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: scale}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    resourceRules: [{apiGroups: [apps], apiVersions: [v1], resources: [deployments], operations: [CREATE]}]
+  matchConditions: [{name: small, expression: object.spec.replicas < 2}]
+  mutations:
+  - patchType: ApplyConfiguration
+    applyConfiguration: {expression: 'Object{spec: Object.spec{replicas: 9}}'}
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: scale}
+spec: {policyName: scale}
+";
+
+const NEEDED: &str = r"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: most, namespace: policy}
+data: {most: '5'}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: team, labels: {env: dev}}
+---
+apiVersion: authorization.k8s.io/v1
+kind: SubjectAccessReview
+spec: {user: alice, resourceAttributes: {resource: secrets, namespace: team, verb: get}}
+status: {allowed: false}
+";
+
+fn deployment(replicas: u32) -> String {
+    format!(
+        r#"{{"apiVersion":"apps/v1","kind":"Deployment","metadata":{{"name":"web","namespace":"team"}},"spec":{{"replicas":{replicas},
+        "selector":{{"matchLabels":{{"a":"b"}}}},"template":{{"metadata":{{"labels":{{"a":"b"}}}},"spec":{{"containers":[{{"name":"c","image":"i"}}]}}}}}}}}"#
+    )
+}
+
+#[test]
+fn policies_apply_to_manifests_as_on_the_server() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(path("policies.yaml"), POLICIES).unwrap();
+    let check = |replicas: u32, more: &[&str]| {
+        let (policies, needed) = (path("policies.yaml"), path("needed.yaml"));
+        let mut arguments = vec!["check", "-f", "-", "--policies", &policies];
+        if std::path::Path::new(&needed).exists() {
+            arguments.extend(["--policies", &needed]);
+        }
+        arguments.extend(more);
+        run(&arguments, &deployment(replicas))
+    };
+    // Nothing defines the parameter, the labels of the namespace, or the permissions of the user.
+    let (code, output, _) = check(3, &["--as", "alice"]);
+    assert_eq!(code, 0, "{output}");
+    assert!(
+        output.contains("not evaluated: policy 'few': no file contains the parameter ConfigMap `most`"),
+        "{output}"
+    );
+    assert!(output.ends_with("0 refused, 2 policy checks not evaluated\n"), "{output}");
+    assert_eq!(check(3, &["--strict"]).0, 1);
+    std::fs::write(path("needed.yaml"), NEEDED).unwrap();
+    let (code, output, _) = check(3, &["--as", "alice", "--strict"]);
+    assert_eq!(code, 0, "{output}");
+    let warning =
+        "Validation failed for ValidatingAdmissionPolicy 'rights' with binding 'rights': alice may not read secrets";
+    assert!(output.contains(warning) && output.ends_with(" 0 refused, 1 with warnings\n"), "{output}");
+    let denied = "deployments.apps \"web\" is forbidden: ValidatingAdmissionPolicy 'few' with binding 'few' denied request: at most 5";
+    let (code, output, _) = check(6, &["--as", "alice"]);
+    assert!(code == 1 && output.contains(denied), "{output}");
+    // The mutation comes first, and the validation sees it.
+    let (code, output, _) = check(1, &["--as", "alice"]);
+    assert!(code == 1 && output.contains(denied), "{output}");
+    // A review about another user answers nothing.
+    let (code, output, _) = check(3, &["--as", "bob", "--strict"]);
+    assert!(code == 1 && output.contains("no SubjectAccessReview answers whether `bob` may get secrets"), "{output}");
+    let (code, _, errors) = run(&["check", "-f", "-", "--policies", &path("needed.yaml")], &deployment(3));
+    assert!(code == 2 && errors.contains("no policy with a binding"), "{errors}");
 }

@@ -1,11 +1,12 @@
-//! One table of tolerations through all who ask: filters, scores, preemption and queueing hints of the scheduler, daemon sets, taint
-//! eviction and the node agent say what `matching` says.
+//! One table of tolerations through all components: filters, scores, preemption and queueing hints of the
+//! scheduler, daemon sets, taint eviction and the node agent agree with `matching`.
 
 mod scheduler;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::annotations::{REJECTED, TOLERATIONS};
 use api::core::v1::{Node, Pod, PodSpec, PodSpecPart, Taint, Toleration};
 use api::json::{Value, from_value};
 use api::time::Timestamp;
@@ -37,6 +38,27 @@ fn features(case: &Value) -> Features {
     }
 }
 
+/// The same tolerations in an annotation become the same field, which all consumers read; what the server would reject in the
+/// field is rejected in the annotation, and then tolerates nothing.
+fn check_annotation(case: &Value, expected: &[Toleration], cache: &CompileCache, features: &Features) {
+    let text = api::yaml::to_string(case.get("tolerations").unwrap());
+    let mut pod = api::json!({"metadata": {"annotations": {TOLERATIONS: text}}, "spec": {}});
+    let comparison = api::features::Features::all_proposals().with_flag("TaintTolerationComparisonOperators=true");
+    let merger = controlplane::placement::Merger::new(comparison.unwrap()).unwrap();
+    merger.merge("Pod", &mut pod);
+    let pod: Pod = from_value(&pod).unwrap();
+    if pod.metadata.annotations.contains_key(REJECTED) {
+        assert!(pod.spec.tolerations.is_empty());
+        return;
+    }
+    assert_eq!(pod.spec.tolerations, expected);
+    let (one, other) =
+        (Tolerations::new(&pod.spec.tolerations, cache, features), Tolerations::new(expected, cache, features));
+    for taint in list::<Taint>(case, "taints") {
+        assert_eq!(one.find(&taint), other.find(&taint), "{taint:?}");
+    }
+}
+
 fn node(taint: &Taint) -> Node {
     let mut node = Node::default();
     node.metadata.name = "n".into();
@@ -54,6 +76,7 @@ fn all_consumers_give_the_verdict_of_matching() {
     for case in cases() {
         let tolerations: Vec<Toleration> = list(&case, "tolerations");
         let features = features(&case);
+        check_annotation(&case, &tolerations, &cache, &features);
         let verdicts = Tolerations::new(&tolerations, &cache, &features);
         let cordon =
             Taint { key: "node.kubernetes.io/unschedulable".into(), effect: "NoSchedule".into(), ..Taint::default() };

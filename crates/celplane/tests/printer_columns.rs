@@ -188,7 +188,7 @@ fn metadata_beyond_the_name_is_refused_with_the_picture_of_the_proposal() {
     );
 }
 
-/// One line per test of the proposal's plan: what is applied, and the start of what `kubectl` says.
+/// One line per test of the proposal's plan: the applied object, and the start of `kubectl`'s output.
 #[test]
 fn the_test_plan_of_the_proposal_holds() {
     let Some(cluster) = Cluster::start() else { return };
@@ -255,7 +255,7 @@ fn the_gate_can_be_turned_off_and_on_again() {
 }
 
 #[test]
-fn a_budget_of_the_request_is_told_as_a_warning() {
+fn exceeded_request_budget_yields_a_warning() {
     if Cluster::is_missing() {
         return;
     }

@@ -1,7 +1,7 @@
 //! Python's `kubernetes` package against the server.
 //!
-//! `cargo xtask test` fetches it into a virtual environment. Where it is not, the test says so and passes, unless
-//! `CELPLANE_REQUIRE_TOOLS=1` is set.
+//! `cargo xtask test` fetches it into a virtual environment. Without it, the test prints a note and passes,
+//! unless `CELPLANE_REQUIRE_TOOLS=1` is set.
 
 use crate::cluster;
 

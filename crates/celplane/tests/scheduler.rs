@@ -1,6 +1,7 @@
 //! The scheduler against a running API server: the tests that the proposals name, with their gates open and closed.
 
 mod faults;
+mod rival;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -82,9 +83,10 @@ impl Plane {
             device_cost_limit,
             configuration,
             profiler: Default::default(),
+            has_placement_annotations: false,
         }));
         let account = yaml("metadata: {name: default}");
-        // It is there already on a store that was used before.
+        // It already exists on a store that was used before.
         let _ = admin.documents(ACCOUNTS).create("default", &account).await;
         Self { server, admin, stop, scheduler, registry }
     }
@@ -105,7 +107,7 @@ impl Plane {
         let status = "status: {allocatable: {cpu: '4', memory: 8Gi, pods: '110'}}";
         let node = yaml(&format!("metadata: {{name: {name}, labels: {labels}}}\nspec: {{taints: {taints}}}\n{status}"));
         self.admin.documents(NODES).create("", &node).await.unwrap();
-        // New nodes are tainted as not ready; here nobody takes that away.
+        // New nodes are tainted as not ready; here no component removes the taint.
         self.admin.documents(NODES).update("", name, &node).await.unwrap();
     }
 
@@ -116,7 +118,7 @@ impl Plane {
         self.admin.documents(PODS).create("default", &pod).await.map(|_| ())
     }
 
-    /// Where a pod goes, or the sentence that says why nowhere.
+    /// Returns the node of a pod, or the message why there is none.
     async fn outcome(&self, name: &str) -> Result<String, String> {
         let started = Instant::now();
         loop {
@@ -124,9 +126,9 @@ impl Plane {
             if let Some(node) = pod.str_at(&["spec", "nodeName"]) {
                 return Ok(node.to_owned());
             }
-            let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+            let conditions = pod.list_at(&["status", "conditions"]);
             if let Some(said) = conditions.iter().find(|it| it.str_at(&["status"]) == Some("False")) {
-                return Err(said.str_at(&["message"]).unwrap_or_default().to_owned());
+                return Err(said.text("message").to_owned());
             }
             assert!(started.elapsed() < LIMIT, "{pod}");
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -147,7 +149,7 @@ impl Plane {
                 event.str_at(&["involvedObject", "name"]) == Some(pod) && event.str_at(&["reason"]) == Some(reason)
             });
             if let Some(event) = found {
-                return event.str_at(&["message"]).unwrap_or_default().to_owned();
+                return event.text("message").to_owned();
             }
             assert!(started.elapsed() < LIMIT, "no event {reason} of {pod}");
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -264,7 +266,7 @@ async fn node_selectors_and_affinity_terms() {
             }
         }
     }
-    // What fails harms its own verdict only, and is told once.
+    // A failing expression affects only its own verdict, and is reported once.
     let failing = expression("node.labels['gpu'] == 'true'");
     assert_eq!(plane.place("failing", &failing).await.as_deref(), Ok("new"));
     let failing = expression("node.labels['absent'] == 'true'");
@@ -322,7 +324,8 @@ async fn volumes_say_where_pods_can_run() {
     plane.end().await;
 }
 
-/// Off, on, and off again with objects that use the gate: refused, placed, and then nothing new, while what runs goes on.
+/// Off, on, and off again with objects that use the gate: rejected, placed, and then nothing new, while running
+/// pods continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn gates_off_on_and_off_again() {
     let directory = tempfile::tempdir().unwrap();
@@ -375,7 +378,7 @@ async fn pods_outlive_the_scheduler_that_was_binding_them() {
     for (number, name) in names.iter().enumerate() {
         plane.try_pod(name, "{}").await.unwrap();
         if number == 30 {
-            // Without a word, in the middle of whatever it does.
+            // Without notice, in the middle of any operation.
             plane.scheduler.abort();
         }
     }
@@ -392,6 +395,7 @@ async fn pods_outlive_the_scheduler_that_was_binding_them() {
         device_cost_limit: dra::Budget::COST_LIMIT,
         configuration: Default::default(),
         profiler: Default::default(),
+        has_placement_annotations: false,
     }));
     for name in &names {
         plane.outcome(name).await.unwrap();
@@ -421,7 +425,7 @@ profiles:
     let said = plane.place("added", "{schedulerName: added, tolerations: [{operator: Exists}]}").await.unwrap_err();
     assert!(said.contains("didn't match scheduler-enforced node affinity"), "{said}");
     plane.event("careless", "Scheduled").await;
-    // Another taint helps nobody, and is asked about.
+    // Another taint helps no pod, and is evaluated.
     let taint = yaml("spec: {taints: [{key: other, effect: NoSchedule}]}");
     plane.admin.documents(NODES).patch("", "tainted", "", client::objects::Patch::Merge, &taint).await.unwrap();
 
@@ -457,5 +461,15 @@ profiles:
         assert!(started.elapsed() < LIMIT, "{missing:?} in {text}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+    plane.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn pod_without_its_claim_reports_the_reason() {
+    let plane = Plane::in_memory(all()).await;
+    plane.node("a", "{}", "[]").await;
+    let claims = "{resourceClaims: [{name: c, resourceClaimTemplateName: t}]}";
+    let said = plane.place("waiting", claims).await;
+    assert_eq!(said, Err("pod \"default/waiting\": ResourceClaim not created yet".to_owned()));
     plane.end().await;
 }

@@ -60,11 +60,11 @@ async fn with_all_gates_on_the_expression_keeps_the_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn controllers_without_the_gate_evict_what_only_an_expression_keeps() {
+async fn controllers_without_the_gate_evict_expression_tolerations() {
     assert!(!tainted_under_pods(false).await);
 }
 
-/// A pod comes to a node that has the taint already.
+/// A pod is assigned to a node that already has the taint.
 async fn phase_on_tainted_node(kubelet: bool) -> (String, String) {
     let cluster = Cluster::start(cel(true)).await;
     let _fleet = cluster.fleet(1, cel(kubelet));
@@ -105,7 +105,7 @@ async fn a_server_without_the_gate_refuses_new_pods_and_old_ones_run_on() {
         "Pod \"new\" is invalid: spec.tolerations[0].expression: Forbidden: toleration CEL expressions require feature \
          gate TaintTolerationCEL"
     );
-    // The components that have the gate go on with what is there.
+    // The components with the gate continue with existing objects.
     taint(&rolled_back, "node-0").await;
     until(&cluster.pods, || cluster.pod("other").is_none()).await;
     assert!(runs(&cluster, "kept"));

@@ -9,14 +9,14 @@ use api::core::v1::{Node, Pod};
 use api::features::Features;
 use client::Client;
 use client::objects::Patch;
+use kubelet::Fleet;
 use kubelet::logs;
 use kubelet::simulation::{Rules, Simulation};
 use kubelet::static_pods::Options;
 use kubelet::template::Template;
-use kubelet::{Fleet, clock};
 use matching::CompileCache;
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, free_port};
 use crate::first_light::until;
 use crate::fleet;
 
@@ -30,10 +30,10 @@ fn manifest(name: &str, image: &str) -> String {
 struct Agent(Child);
 
 impl Agent {
-    /// Plays one node, `node-0`, with the pods of a directory.
-    fn start(cluster: &Cluster, manifests: &Path) -> Self {
+    /// Plays one node, `node-0`, with the pods of a directory. Logs are at this port.
+    fn start(cluster: &Cluster, manifests: &Path, log_port: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_celplane"));
-        command.args(["kubelet", "--nodes", "1", "--secure-port", "0", "--log-port", "0", "--kubeconfig"]);
+        command.args(["kubelet", "--nodes", "1", "--secure-port", "0", "--log-port", log_port, "--kubeconfig"]);
         command.arg(cluster.kubeconfig()).arg("--pod-manifest-path").arg(manifests);
         Self(command.stdout(Stdio::null()).spawn().unwrap())
     }
@@ -55,8 +55,10 @@ fn pods_from_files_are_shown_kept_replaced_and_ended() {
     let write = |name: &str, text: &str| std::fs::write(manifests.path().join(name), text).unwrap();
     write("web.yaml", &manifest("web", "app:1"));
     write("other.yaml", &manifest("other", "app:1"));
-    let cluster = Cluster::up(tempfile::tempdir().unwrap(), &["--nodes", "0", "--ephemeral"]);
-    let agent = Agent::start(&cluster, manifests.path());
+    let port = free_port().to_string();
+    let cluster =
+        Cluster::up(tempfile::tempdir().unwrap(), &["--nodes", "0", "--ephemeral", "--node-log-ports", &port]);
+    let agent = Agent::start(&cluster, manifests.path(), &port);
     let get = |pod: &str, path: &str, holds: &dyn Fn(&str) -> bool| {
         until(&cluster, &["get", "pod", pod, "-o", &format!("jsonpath={path}")], holds)
     };
@@ -82,14 +84,14 @@ fn pods_from_files_are_shown_kept_replaced_and_ended() {
 
     // A taint evicts others only.
     cluster.kubectl(&["taint", "node", "node-0", "maint:NoExecute"], "");
-    // Another process goes on where this one ended.
+    // Another process resumes where this one ended.
     drop(agent);
-    let agent = Agent::start(&cluster, manifests.path());
+    let agent = Agent::start(&cluster, manifests.path(), &port);
     until(&cluster, &["logs", "web-node-0"], |_| true);
     assert_eq!(get("web-node-0", since, &|text| !text.is_empty()), started);
     cluster.kubectl(&["taint", "node", "node-0", "maint:NoExecute-"], "");
 
-    // A file that is wrong is told, and the other pods are none the worse for it.
+    // An invalid file is reported, without effect on the other pods.
     write("bad.yaml", "metadata: [");
     write("web.yaml", &manifest("web", "app:2"));
     get("web-node-0", "{.status.containerStatuses[0].image} {.status.phase}", &|text| text == "app:2 Running");
@@ -98,10 +100,10 @@ fn pods_from_files_are_shown_kept_replaced_and_ended() {
     let names = until(&cluster, &["get", "pods", "-o", "name"], |text| !text.contains("web"));
     assert_eq!(names, "pod/other-node-0\n");
 
-    // What a file left behind while nobody looked goes at the next start.
+    // The mirror of a file that was removed meanwhile is deleted at the next start.
     drop(agent);
     std::fs::remove_file(manifests.path().join("other.yaml")).unwrap();
-    let _agent = Agent::start(&cluster, manifests.path());
+    let _agent = Agent::start(&cluster, manifests.path(), &port);
     until(&cluster, &["get", "pods", "-o", "name"], str::is_empty);
 }
 
@@ -112,12 +114,13 @@ fn options(client: &Client, manifests: &Path) -> kubelet::Options {
         nodes: vec!["node-0".to_owned()],
         template: Template::default(),
         adopts: false,
+        adopted: None,
         devices: None,
         client: client.clone(),
         client_for: Arc::new(move |_| node.clone()),
         cache: Arc::new(CompileCache::new(64.try_into().unwrap(), Arc::new(move || start.elapsed())).unwrap()),
         features: matching::Features::default(),
-        clock: clock::wall(),
+        clock: client.clock().clone(),
         endpoint: None,
         tells: None,
         static_pods: Some(Options {
@@ -162,7 +165,7 @@ async fn pods_from_files_run_without_a_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_critical_pod_takes_the_place_of_others_and_nobody_passes_for_one() {
+async fn critical_pod_preempts_and_cannot_be_faked() {
     let cluster = fleet::Cluster::start(Features::all_proposals()).await;
     let _fleet = cluster.fleet(1, Features::all_proposals());
     fleet::until(&cluster.nodes, || cluster.nodes.store().get("", "node-0").is_some()).await;
@@ -181,7 +184,7 @@ async fn a_critical_pod_takes_the_place_of_others_and_nobody_passes_for_one() {
     cluster.create("second", spec("")).await;
     fleet::until(&cluster.pods, || phase("second") == "Failed").await;
     assert_eq!(cluster.pod("second").unwrap().status.reason, "OutOfcpu");
-    // A pod of the server is none of the node's own, whatever it says.
+    // A pod from the server is never a static pod, regardless of its annotations.
     let pods = cluster.admin.documents(<Pod as client::resources::Served>::RESOURCE);
     let posing = api::json!({"metadata": {"name": "posing", "annotations": {"kubernetes.io/config.source": "file"}},
         "spec": (spec(""))});

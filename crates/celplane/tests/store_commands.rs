@@ -35,7 +35,7 @@ fn a_store_is_backed_up_beside_its_server_checked_compacted_and_restored() {
     let said = succeeds(&["backup", online], &data);
     assert!(said.starts_with("Wrote "), "{said}");
     assert!(fails(&["backup", online], &data).contains("exists already"));
-    assert!(succeeds(&["check", "--backup", online], &data).starts_with("The backup is whole: "));
+    assert!(succeeds(&["check", "--backup", online], &data).starts_with("The backup is complete: "));
     let exported = succeeds(&["export", "--prefix", "/registry/core/namespaces/"], &data);
     let keys: Vec<String> = exported
         .lines()
@@ -52,7 +52,7 @@ fn a_store_is_backed_up_beside_its_server_checked_compacted_and_restored() {
     let directory = cluster.stop();
 
     let checked = succeeds(&["check"], &data);
-    assert!(checked.ends_with("Everything is what was written\n"), "{checked}");
+    assert!(checked.ends_with("No damage found\n"), "{checked}");
     let before = succeeds(&["export"], &data);
     assert!(succeeds(&["compact"], &data).contains(" bytes now"));
     assert_eq!(succeeds(&["export"], &data), before);
@@ -61,9 +61,9 @@ fn a_store_is_backed_up_beside_its_server_checked_compacted_and_restored() {
     succeeds(&["backup", offline], &data);
     assert_eq!(succeeds(&["export", "--backup", offline], &data), before);
 
-    assert!(fails(&["restore", offline], &data).contains("`--replace` moves it aside"));
+    assert!(fails(&["restore", offline], &data).contains("use `--replace` to move it away"));
     let said = succeeds(&["restore", "--replace", offline], &data);
-    assert!(said.contains("it goes on at revision 1000"), "{said}");
+    assert!(said.contains("it continues at revision 1000"), "{said}");
     assert!(data.join("store.redb.replaced").exists());
     assert_eq!(succeeds(&["export"], &data), before);
     let cluster = Cluster::start_in(directory);
@@ -104,10 +104,71 @@ fn a_damaged_store_is_a_sentence_and_not_a_panic() {
 }
 
 #[test]
-fn a_start_without_room_serves_what_is_there() {
+fn start_on_a_full_disk_serves_stored_objects() {
     let directory = Cluster::start_in(tempfile::tempdir().unwrap()).stop();
     let cluster = Cluster::start_with(directory, &["--store-reserve-bytes", "1152921504606846976"]);
     let exported =
         succeeds(&["export", "--prefix", "/registry/core/namespaces/"], &cluster.directory.path().join("data"));
     assert_eq!(exported.lines().count(), 4);
+}
+
+/// Changes one byte in the last value that holds this text.
+fn damage(path: &Path, text: &str) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let found: Vec<usize> =
+        (0..bytes.len() - text.len()).filter(|at| bytes[*at..].starts_with(text.as_bytes())).collect();
+    assert!(!found.is_empty());
+    for at in found {
+        bytes[at] ^= 1;
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn exported_keys(text: &str) -> Vec<String> {
+    let key = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap()["key"].as_str().unwrap().to_owned();
+    text.lines().map(key).collect()
+}
+
+#[test]
+fn damaged_store_is_salvaged_without_the_damaged_objects() {
+    let directory = Cluster::start_in(tempfile::tempdir().unwrap()).stop();
+    let data = directory.path().join("data");
+    let path = data.join("store.redb");
+    let before = exported_keys(&succeeds(&["export"], &data));
+    let whole = directory.path().join("whole.backup");
+    let said = succeeds(&["salvage", whole.to_str().unwrap()], &data);
+    assert!(said.starts_with(&format!("Wrote {} objects as of revision ", before.len())), "{said}");
+
+    // In every copy of one object, so that no older one remains.
+    damage(&path, r#""name":"kube-public""#);
+    let some = directory.path().join("some.backup");
+    let said = fails(&["salvage", some.to_str().unwrap()], &data);
+    assert!(said.contains("  lost           /registry/core/namespaces/kube-public\n"), "{said}");
+    let salvaged = exported_keys(&succeeds(&["export", "--backup", some.to_str().unwrap()], &data));
+    let missing: Vec<_> = before.iter().filter(|key| !salvaged.contains(key)).collect();
+    assert!(missing.contains(&&"/registry/core/namespaces/kube-public".to_owned()), "{missing:?}");
+    assert!(missing.len() < 5, "{missing:?}");
+
+    succeeds(&["restore", "--replace", some.to_str().unwrap()], &data);
+    assert!(succeeds(&["check"], &data).ends_with("No damage found\n"));
+}
+
+#[test]
+fn store_with_broken_pages_is_scanned() {
+    let directory = Cluster::start_in(tempfile::tempdir().unwrap()).stop();
+    let data = directory.path().join("data");
+    let path = data.join("store.redb");
+    let before = exported_keys(&succeeds(&["export"], &data));
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[..512].fill(0x55);
+    std::fs::write(&path, &bytes).unwrap();
+    let backup = directory.path().join("some.backup");
+    let said = fails(&["salvage", backup.to_str().unwrap()], &data);
+    assert!(said.contains("All pages were scanned"), "{said}");
+    let salvaged = exported_keys(&succeeds(&["export", "--backup", backup.to_str().unwrap()], &data));
+    let missing: Vec<_> = before.iter().filter(|key| !salvaged.contains(key)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+    assert_eq!(std::fs::read(&path).unwrap(), bytes, "the file stays as it is");
+    succeeds(&["restore", "--replace", backup.to_str().unwrap()], &data);
+    assert!(succeeds(&["check"], &data).ends_with("No damage found\n"));
 }

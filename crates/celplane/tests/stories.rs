@@ -9,7 +9,7 @@ use crate::cluster::Cluster;
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Which file has which pods, and where they run; on any node where it does not say.
+/// Files with their pods, and the nodes on which they run; any node if not given.
 const PODS: &[(&str, &[(&str, &str)])] = &[
     ("tolerations/story-1-key-prefix.yaml", &[("log-collector", "env-node-1")]),
     ("tolerations/story-2-kernel-version.yaml", &[("my-app", "")]),
@@ -97,8 +97,8 @@ fn all_stories_can_be_applied_at_once_and_found_with_the_proposals_queries() {
     series(&cluster);
 }
 
-/// The proposals' queries, as written. `grep -v ": \[\]$"` of KEP-5500 drops nothing, because JSONPath prints nothing for
-/// what is not there: every pod is listed. The corrected ones ask for a non-empty rest of the line.
+/// The proposals' queries, as written. `grep -v ": \[\]$"` of KEP-5500 drops nothing, because JSONPath prints
+/// nothing for missing fields: every pod is listed. The corrected ones require a non-empty rest of the line.
 #[track_caller]
 fn queries(cluster: &Cluster) {
     let listed = |path: &str, kind: &[&str]| {
@@ -133,7 +133,7 @@ fn queries(cluster: &Cluster) {
         );
         assert_eq!(listed(&affinity, all).1, choosing, "{operator}");
     }
-    // KEP-5254 and KEP-4595 say to look for the field.
+    // KEP-5254 and KEP-4595 recommend to search for the field.
     let constraints =
         "jsonpath={range .items[*]}{.metadata.name}{\": \"}{.spec.devices.constraints[*].cel.expression}{\"\\n\"}{end}";
     assert_eq!(listed(constraints, &["resourceclaims"]).1.len(), 2);
@@ -171,7 +171,7 @@ fn series(cluster: &Cluster) {
     let server = cluster.kubectl(&["get", "--raw", "/metrics"], "");
     let all = [scheduler, server].concat();
     let queries =
-        selectors(GUIDE.split("## What to watch").nth(1).unwrap().split("The proposals name").next().unwrap());
+        selectors(GUIDE.split("## Metrics to watch").nth(1).unwrap().split("The proposals name").next().unwrap());
     assert!(queries.len() > 5, "{queries:?}");
     for (name, labels) in queries {
         let is_it = |line: &&str| line.starts_with(&name) && labels.iter().all(|label| line.contains(label.as_str()));
@@ -181,7 +181,7 @@ fn series(cluster: &Cluster) {
 
 const GUIDE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operating.md"));
 
-/// The series that the queries of a text ask for, with their labels as a server prints them; of a pattern only its start.
+/// The series in the queries of a text, with their labels as a server prints them; of a pattern only its start.
 fn selectors(text: &str) -> Vec<(String, Vec<String>)> {
     let is_name = |it: char| it.is_ascii_lowercase() || it == '_';
     let mut found = Vec::new();
@@ -238,7 +238,7 @@ fn gates_can_be_turned_off_and_on_again_under_stored_objects() {
 
     // Off: what runs runs on, what waits waits, and nothing new is accepted.
     let cluster = Cluster::up(cluster.stop(), &["--feature-gates", "AllAlpha=false"]);
-    let late = "apiVersion: v1\nkind: Node\nmetadata: {name: late, annotations: {sim/node: 'true'}}\nspec: {taints: [{key: maintenance, effect: NoSchedule}]}\n";
+    let late = "apiVersion: v1\nkind: Node\nmetadata: {name: late, annotations: {sim.celplane.dev/node: 'true'}}\nspec: {taints: [{key: maintenance, effect: NoSchedule}]}\n";
     cluster.apply(late);
     until(&cluster, &["get", "node", "late"], |text| text.contains(" Ready "));
     all().for_each(|(pod, node)| runs(&cluster, pod, node));

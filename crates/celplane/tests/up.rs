@@ -36,7 +36,7 @@ fn it_stays_in_the_background_until_it_is_ended_and_goes_on_where_it_was() {
     let template = directory.path().join("nodes.yaml");
     std::fs::write(
         &template,
-        "kind: Node\napiVersion: v1\nmetadata: {name: big, annotations: {sim/replicas: '2'}}\nstatus: {capacity: {cpu: '64', pods: '9'}}\n---\n\
+        "kind: Node\napiVersion: v1\nmetadata: {name: big, annotations: {sim.celplane.dev/replicas: '2'}}\nstatus: {capacity: {cpu: '64', pods: '9'}}\n---\n\
          kind: Node\napiVersion: v1\nmetadata: {labels: {kind: small}}\n",
     )
     .unwrap();
@@ -65,18 +65,18 @@ fn it_stays_in_the_background_until_it_is_ended_and_goes_on_where_it_was() {
     let nodes = (["big-0", "big-1", "node-0"].map(ToOwned::to_owned).to_vec(), Some(64_000));
     assert_eq!(scan(), nodes);
     let ended = run(&["down", "--data-dir", data_text]);
-    assert!(text(&ended.stdout).starts_with("Ended process "), "{}", text(&ended.stdout));
+    assert!(text(&ended.stdout).starts_with("Stopped process "), "{}", text(&ended.stdout));
     let again = run(&["up", "--wait", "--port", "0", "--nodes", "1", "--data-dir", data_text]);
     assert!(text(&again.stdout).contains("3 nodes are ready after "), "{}", text(&again.stdout));
     assert_eq!(scan(), nodes);
     assert!(run(&["down", "--data-dir", data_text]).status.success());
     let nothing = run(&["down", "--data-dir", data_text]);
     assert!(nothing.status.success());
-    assert!(text(&nothing.stdout).starts_with("No control plane runs on "), "{}", text(&nothing.stdout));
+    assert!(text(&nothing.stdout).starts_with("No control plane is running on "), "{}", text(&nothing.stdout));
 }
 
 #[test]
-fn what_keeps_it_from_starting_is_said() {
+fn startup_failure_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let data = directory.path().to_str().unwrap();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -86,7 +86,7 @@ fn what_keeps_it_from_starting_is_said() {
         assert_eq!(refused.status.code(), Some(1));
         let said = text(&refused.stderr);
         let expected =
-            format!("error: port {port} on 127.0.0.1 is taken by another program; choose another with --port");
+            format!("error: port {port} on 127.0.0.1 is in use by another program; choose another with --port");
         assert!(said.starts_with(&expected), "{said}");
     }
 
@@ -113,10 +113,10 @@ fn data_is_kept_in_a_directory_of_the_user() {
     assert!(said.contains("Ready after ") && said.contains("objects in memory only"), "{said}");
     assert!(data.join("admin.kubeconfig").exists());
     assert!(!data.join("store.redb").exists());
-    assert!(text(&own(&["down"]).stdout).starts_with("Ended process "));
+    assert!(text(&own(&["down"]).stdout).starts_with("Stopped process "));
 }
 
-/// What another cluster has.
+/// Objects of another cluster.
 pub(crate) const DUMP: &str = r#"
 apiVersion: v1
 kind: List
@@ -147,7 +147,7 @@ items:
 "#;
 
 #[test]
-fn another_cluster_is_played_and_what_would_hurt_is_left_out() {
+fn loaded_cluster_omits_harmful_objects() {
     let directory = tempfile::tempdir().unwrap();
     let (data, dump) = (directory.path().join("data"), directory.path().join("dump.yaml"));
     std::fs::write(&dump, DUMP.replace("uid: u4,", "uid: u4, labels: {a: b},")).unwrap();
@@ -157,6 +157,7 @@ fn another_cluster_is_played_and_what_would_hurt_is_left_out() {
     let log = std::fs::read_to_string(data.join("celplane.log")).unwrap();
     assert!(started.status.success(), "{}{log}", text(&started.stderr));
     assert!(text(&started.stdout).contains("1 node is ready"), "{}", text(&started.stdout));
+    let log = text(&started.stdout);
     assert!(log.contains("Loaded 1 Node, 1 Pod, 1 ReplicaSet."), "{log}");
     for why in [
         "1 × Secret",
@@ -178,7 +179,7 @@ fn another_cluster_is_played_and_what_would_hurt_is_left_out() {
 }
 
 #[test]
-fn the_tool_tells_what_it_is_and_what_it_takes() {
+fn version_and_help_are_printed() {
     let version: serde_json::Value = serde_json::from_slice(&run(&["version", "-o", "json"]).stdout).unwrap();
     assert_eq!(version["version"], env!("CARGO_PKG_VERSION"));
     assert!(version["kubernetesVersion"].as_str().unwrap().starts_with("v1."), "{version}");

@@ -11,8 +11,8 @@ use crate::cluster::Cluster;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Brings a store into the form of the first versions: before each object stood only where its version belongs, in four
-/// bytes, and the directory did not say which version wrote it.
+/// Converts a store to the form of the first versions: the position of the version in four bytes precedes each
+/// object, and the directory does not record the version that wrote it.
 async fn make_first(data: &Path) -> usize {
     let store = Embedded::open(data.join("store.redb"), store::Options::default()).unwrap();
     let entries = store.list("/registry/", ListOptions::default()).await.unwrap().entries;
@@ -87,7 +87,7 @@ fn a_directory_of_the_first_versions_is_taken_over() {
     until_running(&cluster, 3);
 }
 
-/// All files but the log and the lock, which say nothing of the data.
+/// All files except the log and the lock, which are not part of the data.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(directory).unwrap() {
@@ -131,7 +131,7 @@ fn a_directory_of_a_newer_version_is_refused_and_stays_as_it_is() {
     }
     assert!(!Path::new(&other).exists());
 
-    // The backup's own format is told, too.
+    // The backup's own format is reported, too.
     let mut bytes = std::fs::read(&backup).unwrap();
     let digit = bytes.iter().position(|byte| *byte == b'\n').unwrap() - 1;
     bytes[digit] = b'2';

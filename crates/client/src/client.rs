@@ -4,8 +4,11 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
+use telemetry::logs::chain;
+use telemetry::metrics::Registry;
 
 use bytes::Bytes;
+use clock::Clock;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
@@ -20,10 +23,14 @@ use crate::objects::Objects;
 use crate::resources::Resource;
 use crate::transport::{AnyError, Body, InProcess, Network, Transport};
 
-/// A server that asks to come back later than this is answered with the error: the caller's queue knows better.
+/// Maximum delay for an automatic retry: for a longer `Retry-After` the error is returned, and the caller's
+/// queue retries.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);
 
-/// What is asked for.
+/// Changes objects that informers receive, before they are decoded.
+pub type Rewrite = Arc<dyn Fn(&Resource, &mut api::json::Value) + Send + Sync>;
+
+/// A request.
 struct Call<'a> {
     method: Method,
     path: &'a str,
@@ -36,12 +43,16 @@ struct Call<'a> {
 #[derive(Clone)]
 pub struct Client {
     transport: Arc<dyn Transport>,
-    /// Sent with each request: who speaks, and for whom.
+    /// Headers of every request: the user agent and impersonation.
     headers: Arc<[(HeaderName, HeaderValue)]>,
-    /// What others have decoded of the same server's objects.
+    /// Shared cache of decoded objects from the same server.
     pub(crate) decoded: Option<Arc<Decoded>>,
-    /// Only who holds this may write.
+    /// Change that informers apply to each object first.
+    pub(crate) rewrite: Option<Rewrite>,
+    /// Leadership that is required for writes.
     leadership: Leadership,
+    /// Time of the component that uses this client.
+    clock: Clock,
 }
 
 impl std::fmt::Debug for Client {
@@ -54,12 +65,13 @@ impl Client {
     fn new(transport: Arc<dyn Transport>, component: &str) -> Self {
         let agent = HeaderValue::from_str(component).unwrap_or(HeaderValue::from_static("celplane"));
         let leadership = Leadership::uncontested();
-        Self { transport, headers: Arc::new([(USER_AGENT, agent)]), decoded: None, leadership }
+        let headers = Arc::new([(USER_AGENT, agent)]);
+        Self { transport, headers, decoded: None, rewrite: None, leadership, clock: Clock::system() }
     }
 
-    /// Speaks to a service in this process, which knows who asks: the server's own, given an identity.
+    /// Connects to a service in this process, which already has the identity of the caller.
     ///
-    /// `component` is sent as the user agent, whose first part owns what is written.
+    /// `component` is the user agent, whose first part is the field manager of writes.
     #[must_use]
     pub fn in_process<S, B>(service: S, component: &str) -> Self
     where
@@ -72,43 +84,72 @@ impl Client {
         Self::new(Arc::new(InProcess(service)), component)
     }
 
-    /// The same connection, whose informers share what they decode with all others that are given the same `decoded`.
+    /// Returns a client on the same connection, whose informers share decoded objects with all others that use
+    /// the same `decoded`.
     ///
-    /// All of them must speak to the same server: uid and version tell its objects apart.
+    /// All clients of one cache must use the same server: objects are identified by UID and version.
     #[must_use]
     pub fn sharing(mut self, decoded: &Arc<Decoded>) -> Self {
         self.decoded = Some(decoded.clone());
         self
     }
 
-    /// The same connection, on which nothing is written any more once a leadership is lost: the next leader acts alone, also
-    /// while this process, which may have been paused, has not noticed.
+    /// The same connection, whose informers pass each object to `rewrite` before it is decoded. They share nothing that
+    /// others have decoded.
+    #[must_use]
+    pub fn rewriting(mut self, rewrite: Rewrite) -> Self {
+        self.decoded = None;
+        self.rewrite = Some(rewrite);
+        self
+    }
+
+    /// Returns a client on the same connection that stops writing once a leadership is lost: the next leader
+    /// acts alone, even while this process, which may have been paused, has not noticed.
     #[must_use]
     pub fn while_leading(mut self, leadership: &Leadership) -> Self {
         self.leadership = leadership.clone();
         self
     }
 
-    /// Speaks to the server that a kubeconfig names, with its current context unless another is given.
+    /// Returns a client on the same connection for a component whose time comes from `clock`.
+    #[must_use]
+    pub fn with_clock(mut self, clock: &Clock) -> Self {
+        self.clock = clock.clone();
+        self
+    }
+
+    /// Time of the component that uses this client.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Connects to the server of a kubeconfig, with its current context unless another is given.
     ///
     /// # Errors
-    /// What is wrong with the file, or with the certificates in it.
+    /// The file, or a certificate in it, is invalid.
     pub async fn from_kubeconfig(path: &Path, context: Option<&str>, component: &str) -> Result<Self, AnyError> {
         Self::configured(Kubeconfig::read(path, context)?, component).await
     }
 
-    /// Speaks to the server of a kubeconfig.
+    /// Connects to the server of a kubeconfig.
     ///
     /// # Errors
-    /// What is wrong with the certificates in it.
+    /// A certificate in it is invalid.
     pub async fn configured(kubeconfig: Kubeconfig, component: &str) -> Result<Self, AnyError> {
         Ok(Self::new(Arc::new(Network::new(kubeconfig).await?), component))
     }
 
-    /// The same connection, on which the server is asked to act as another user, as far as this one may.
+    /// Shows in `registry`, which must not have them yet, the metrics of the connections that this client and its clones
+    /// share.
+    pub fn publish_connections(&self, registry: &Registry) {
+        self.transport.publish(registry);
+    }
+
+    /// Returns a client on the same connection that impersonates another user, if this one may.
     ///
     /// # Errors
-    /// A name that cannot stand in a header.
+    /// A name is not valid in a header.
     pub fn impersonating(&self, user: &str, groups: &[&str]) -> Result<Self, Error> {
         let mut headers = self.headers.to_vec();
         headers.push((HeaderName::from_static("impersonate-user"), header(user)?));
@@ -143,7 +184,7 @@ impl Client {
     /// Hands the body of a good answer on piece by piece.
     ///
     /// # Errors
-    /// [`Error`], also for what `each` could not do.
+    /// [`Error`], also for failures of `each`.
     pub async fn download(&self, path: &str, mut each: impl FnMut(&[u8]) -> std::io::Result<()>) -> Result<(), Error> {
         let mut body = self.open(Method::GET, path, "", String::new()).await?.into_body();
         while let Some(frame) = body.frame().await {
@@ -165,7 +206,7 @@ impl Client {
         self.call(&Call { method, path, accept: "application/json", content_type, body: body.into() }).await
     }
 
-    /// The document at a path in a form that has to be asked for, such as a table.
+    /// Reads the document at a path in a requested form, such as a table.
     ///
     /// # Errors
     /// [`Error`].
@@ -175,8 +216,17 @@ impl Client {
         Ok(body.to_bytes())
     }
 
-    /// All requests go through here. A server that has too much to do says when to come back: that is done once.
-    /// The future is boxed, so that it is compiled here and not in every crate that sends something.
+    /// Sends a read and returns the body of a good answer while it arrives: a large list, a watch or a log.
+    ///
+    /// # Errors
+    /// [`Error`].
+    pub async fn read_stream(&self, path: &str, accept: &str) -> Result<Body, Error> {
+        let call = Call { method: Method::GET, path, accept, content_type: "", body: Bytes::new() };
+        Ok(self.call(&call).await?.into_body())
+    }
+
+    /// All requests pass through here. A request that an overloaded server rejects with a delay is retried
+    /// once. The future is boxed, so that it is compiled here and not in every crate that sends requests.
     fn call<'c>(
         &'c self,
         call: &'c Call<'_>,
@@ -184,7 +234,7 @@ impl Client {
         Box::pin(async move {
             match self.attempt(call).await {
                 Err((error, Some(after))) if after <= RETRY_AFTER_MAX => {
-                    tracing::debug!(method = %call.method, path = call.path, err = %error, "Waiting to ask again");
+                    tracing::debug!(method = %call.method, path = call.path, err = %chain(&error), "Delayed a retry of the request");
                     tokio::time::sleep(after).await;
                     self.attempt(call).await.map_err(|(error, _)| error)
                 }

@@ -1,12 +1,13 @@
-//! The loop that all controllers are: changes become keys, workers reconcile one key each, and what fails comes back.
+//! The loop of all controllers: changes become keys, workers reconcile one key each, and failed keys are
+//! retried.
 //!
 //! A controller is a name, the informers whose changes matter to it with the keys that they mean, and a function that
 //! brings one key to its wanted state. All else is here: waiting until everything is known, workers, rate limits,
 //! `workqueue_*` metrics, health and the end. A panic while reconciling is a failure of that key and of nothing else.
 //!
 //! ```no_run
-//! use client::controller::{Controller, Next, Runtime, controlled_by, own};
-//! use client::{Document, Error, Informers, Key};
+//! use celplane_client::controller::{Controller, Next, Runtime, controlled_by, own};
+//! use celplane_client::{Document, Error, Informers, Key};
 //! use api::apps::v1::ReplicaSet;
 //! use api::core::v1::Pod;
 //!
@@ -41,6 +42,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clock::Clock;
+use telemetry::logs::chain;
 use telemetry::metrics::Registry;
 use tokio::task::JoinSet;
 use tracing::{debug, error, info, warn};
@@ -52,51 +55,60 @@ use crate::shutdown::Shutdown;
 
 pub use keys::{HasMetadata, controlled_by, own};
 
-/// Work that is under way at the end gets so long to finish.
+/// Time limit for work in progress at shutdown.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What follows a successful reconciliation.
+/// Next step after a successful reconciliation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// Nothing, until something changes.
+    /// None until the next change.
     Done,
-    /// Another one after this time.
+    /// Another reconciliation after this time.
     After(Duration),
 }
 
-/// What the controllers of a component share. Clones share it, too.
+/// State shared by the controllers of a component. Clones share it, too.
 #[derive(Clone)]
 pub struct Runtime {
-    /// How their queues are measured.
+    /// Metrics of their queues.
     pub queues: Metrics,
     /// Whether they do their work.
     pub health: Health,
-    /// When they end.
+    /// Signal that stops them.
     pub shutdown: Shutdown,
-    /// Where they show what else they count.
+    /// Registry for their other metrics.
     pub registry: Registry,
+    /// Time of the component.
+    pub clock: Clock,
 }
 
 impl Runtime {
     /// Measured in `registry`, which has no `workqueue_*` metrics yet.
     #[must_use]
     pub fn new(registry: &Registry, health: Health, shutdown: Shutdown) -> Self {
-        Self { queues: Metrics::new(registry), health, shutdown, registry: registry.clone() }
+        Self { queues: Metrics::new(registry), health, shutdown, registry: registry.clone(), clock: Clock::system() }
+    }
+
+    /// Sets another clock.
+    #[must_use]
+    pub fn with_clock(mut self, clock: &Clock) -> Self {
+        self.clock = clock.clone();
+        self
     }
 }
 
-type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-/// What brings one key to its wanted state; failures are told as they are logged.
-type Reconcile<K> = Arc<dyn Fn(K) -> Boxed<Result<Next, String>> + Send + Sync>;
+type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+/// Reconciles one key; a failure is returned as it is logged.
+type Reconcile<K> = Arc<dyn Fn(K) -> BoxedFuture<Result<Next, String>> + Send + Sync>;
 
-/// A controller that is being put together. `K` tells what there is to reconcile.
+/// A controller under construction. `K` identifies an object to reconcile.
 pub struct Controller<K: Clone + Eq + Hash = Key> {
     name: &'static str,
     runtime: Runtime,
     queue: Arc<Queue<K>>,
     workers: usize,
     /// Ready once all informers have everything.
-    synced: Vec<Boxed<()>>,
+    synced: Vec<BoxedFuture<()>>,
 }
 
 impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
@@ -106,10 +118,10 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
         Self::with_limits(name, runtime, Backoff::default(), Some(Bucket::default()))
     }
 
-    /// As [`new`](Self::new), with limits of its own on retries.
+    /// Like [`new`](Self::new), with separate limits on retries.
     #[must_use]
     pub fn with_limits(name: &'static str, runtime: &Runtime, backoff: Backoff, bucket: Option<Bucket>) -> Self {
-        let queue = runtime.queues.queue(name, backoff, bucket);
+        let queue = runtime.queues.queue(name, backoff, bucket, &runtime.clock);
         Self { name, runtime: runtime.clone(), queue, workers: 1, synced: Vec::new() }
     }
 
@@ -119,14 +131,14 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
         &self.queue
     }
 
-    /// How many keys are reconciled at a time.
+    /// Sets the number of concurrent workers.
     #[must_use]
     pub fn workers(mut self, count: usize) -> Self {
         self.workers = count.max(1);
         self
     }
 
-    /// Reconciles what an object means, whenever the object changes: as it was before, and as it is now.
+    /// Reconciles the keys of an object whenever it changes: those of its old and its new state.
     #[must_use]
     pub fn watch<T, I>(self, informer: &Informer<T>, keys: impl Fn(&T) -> I + Send + 'static) -> Self
     where
@@ -139,7 +151,7 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
         })
     }
 
-    /// As [`watch`](Self::watch), for controllers to which not every change matters.
+    /// Like [`watch`](Self::watch), for controllers that ignore some changes.
     #[must_use]
     pub fn watch_changes<T, I>(
         mut self,
@@ -164,18 +176,18 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
         self
     }
 
-    /// Runs until the end is asked for: waits until all informers have everything, then reconciles.
+    /// Runs until shutdown is requested: waits until all informers have synced, then reconciles.
     ///
     /// Dropping the future ends everything at once.
     pub async fn run<R, F, E>(self, reconcile: R)
     where
         R: Fn(K) -> F + Send + Sync + 'static,
         F: Future<Output = Result<Next, E>> + Send + 'static,
-        E: Display + Send + 'static,
+        E: Into<Box<dyn std::error::Error + Send + Sync>> + Send + 'static,
     {
-        let reconcile = move |key| -> Boxed<Result<Next, String>> {
+        let reconcile = move |key| -> BoxedFuture<Result<Next, String>> {
             let result = reconcile(key);
-            Box::pin(async move { result.await.map_err(|error| error.to_string()) })
+            Box::pin(async move { result.await.map_err(|error| chain(&*error.into()).to_string()) })
         };
         self.run_boxed(Arc::new(reconcile)).await;
     }
@@ -203,8 +215,8 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
                 () = runtime.shutdown.requested() => break,
             };
             let Some(Err(failure)) = ended else { break };
-            // Its item has gone back to the queue.
-            error!(controller = name, err = %failure, "Reconciliation panicked");
+            // Its item was returned to the queue.
+            error!(controller = name, err = %chain(&failure), "Reconciliation panicked");
             running.spawn(work(name, queue.clone(), reconcile.clone()));
         }
         queue.abandon();
@@ -216,7 +228,8 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
     }
 }
 
-/// The first failures are most often conflicts with somebody else's write, and pass within a tenth of a second.
+/// Number of failures that are not logged: the first ones are most often conflicts with another writer, and
+/// disappear within a tenth of a second.
 const QUIET_FAILURES: u32 = 5;
 
 async fn work<K: Clone + Eq + Hash + Display>(name: &'static str, queue: Arc<Queue<K>>, reconcile: Reconcile<K>) {
@@ -224,12 +237,12 @@ async fn work<K: Clone + Eq + Hash + Display>(name: &'static str, queue: Arc<Que
         match reconcile(item.clone()).await {
             Ok(Next::Done) => item.done(),
             Ok(Next::After(delay)) => item.again_after(delay),
-            Err(error) => {
+            Err(why) => {
                 let failures = queue.failures(&item);
                 if failures < QUIET_FAILURES {
-                    debug!(controller = name, key = %*item, err = %error, "Could not reconcile");
+                    debug!(controller = name, key = %*item, err = %why, "Could not reconcile");
                 } else {
-                    warn!(controller = name, key = %*item, failures, err = %error, "Could not reconcile");
+                    warn!(controller = name, key = %*item, failures, err = %why, "Could not reconcile");
                 }
                 item.retry();
             }

@@ -1,23 +1,24 @@
 //! Objects that are decoded once, however many components of a process follow them.
 //!
-//! Every component opens its own watches, under its own identity: what it may not see, it does not hear of. What it hears
-//! of is the same object for all, known by its uid and version, and so they share what the first of them made of it. An
-//! object is kept here only as long as somebody else keeps it. The same holds for the [parts](api::shared) that different
-//! objects have in common.
+//! Every component opens its own watches under its own identity, and receives only the objects that it may
+//! read. The objects themselves are the same for all, identified by UID and version, so components share the
+//! decoded form. An object is kept here only as long as a component uses it. The same applies to the
+//! [parts](api::shared) that different objects have in common.
 
+use locks::{Mutex, MutexGuard};
 use std::any::TypeId;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use api::shared::Pool;
 
 use crate::informer::Anything;
 
-/// How many objects of a type are kept before it is looked for those that nobody uses any more.
+/// Number of objects of a type above which unused ones are removed.
 const SWEEP_MIN: usize = 64;
 
-/// What tells one state of an object from all others of one server.
+/// Identity of one state of an object, unique on one server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Id {
     uid: u128,
@@ -50,7 +51,7 @@ struct Table {
     sweep_at: usize,
 }
 
-/// How many objects were decoded, and how many were not because they were known.
+/// Number of objects that were decoded, and number of those that were shared instead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Decoded.
@@ -59,7 +60,7 @@ pub struct Counts {
     pub shared: u64,
 }
 
-/// What the components of a process have decoded of one server's objects.
+/// Decoded objects of one server, shared by the components of a process.
 #[derive(Default)]
 pub struct Decoded {
     tables: Mutex<HashMap<TypeId, Table>>,
@@ -75,21 +76,21 @@ impl std::fmt::Debug for Decoded {
 }
 
 impl Decoded {
-    /// How often it helped.
+    /// Counters of the cache.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Counts { decoded: read(&self.decoded), shared: read(&self.shared) }
     }
 
-    /// How many objects of a type are kept, some of them perhaps no longer used.
+    /// Number of objects of a type in the cache, possibly including unused ones.
     #[must_use]
     pub fn kept<T: Send + Sync + 'static>(&self) -> usize {
         self.tables().get(&TypeId::of::<T>()).map_or(0, |table| table.objects.len())
     }
 
     fn tables(&self) -> MutexGuard<'_, HashMap<TypeId, Table>> {
-        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tables.lock()
     }
 
     /// The parts of all objects.
@@ -105,7 +106,7 @@ impl Decoded {
         self.shared.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The object, if somebody has it.
+    /// Returns the object, if it is cached.
     pub(crate) fn get<T: Send + Sync + 'static>(&self, id: Id) -> Option<Arc<T>> {
         self.get_any(TypeId::of::<T>(), id)?.downcast().ok()
     }
@@ -124,7 +125,7 @@ impl Decoded {
         self.put_any(TypeId::of::<T>(), id, object.clone()).downcast().unwrap_or(object)
     }
 
-    /// As [`put`](Self::put), for an object of the type `form`.
+    /// Like [`put`](Self::put), for an object of the type `form`.
     pub(crate) fn put_any(&self, form: TypeId, id: Id, object: Arc<Anything>) -> Arc<Anything> {
         let mut tables = self.tables();
         let empty = || Table { objects: HashMap::new(), sweep_at: SWEEP_MIN };
@@ -135,7 +136,7 @@ impl Decoded {
             if entry.version == id.version {
                 return known;
             }
-            // Who is behind comes to what the others have.
+            // A component that is behind catches up to the same state.
             if entry.version > id.version {
                 return object;
             }
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_servers_write_is_an_identity() {
+    fn only_server_identities_are_parsed() {
         assert_ne!(id(1, "7"), id(2, "7"));
         assert_ne!(id(1, "7"), id(1, "8"));
         assert_eq!(id(1, "7"), id(1, "7"));
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_goes() {
+    fn unused_objects_are_removed() {
         let decoded = Decoded::default();
         let kept: Vec<Arc<u32>> = (0..100).map(|number| decoded.put(id(number, "1"), Arc::new(number))).collect();
         for number in 1000..20_000 {

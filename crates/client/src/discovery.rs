@@ -1,7 +1,8 @@
-//! What the server serves: every resource of every group and version, in one document.
+//! Discovery: every resource of every group and version, in one document.
 //!
-//! Asks for the aggregated form alone, which Kubernetes has since 1.26. Follows client-go's `discovery`: the versions of a
-//! group come in the server's order of preference, and a resource is preferred in the first version that has it.
+//! Requests only the aggregated form, which Kubernetes has since 1.26. Follows client-go's `discovery`: the
+//! versions of a group come in the server's order of preference, and a resource is preferred in the first
+//! version that has it.
 
 use api::json::{Text, Value};
 
@@ -14,13 +15,13 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 /// A resource that the server serves.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServedResource {
-    /// Where it is served.
+    /// Path of the resource.
     pub resource: Resource,
-    /// Whether its objects stand in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
-    /// What one can do with it.
+    /// Supported verbs.
     pub verbs: Vec<Text>,
-    /// The names of what stands below its objects.
+    /// Names of its subresources.
     pub subresources: Vec<Text>,
     /// Whether this is the version that the server prefers for the resource.
     pub preferred: bool,
@@ -34,12 +35,12 @@ impl ServedResource {
     }
 }
 
-/// What the server serves.
+/// Resources that the server offers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Discovery {
     /// All resources, group by group, in the server's order.
     pub resources: Vec<ServedResource>,
-    /// Groups and versions whose resources the server could not tell, as `GROUP/VERSION`.
+    /// Groups and versions whose resources are unavailable, as `GROUP/VERSION`.
     pub stale: Vec<String>,
 }
 
@@ -53,9 +54,9 @@ impl Discovery {
             .find(|it| it.resource.kind == kind && it.resource.group == group && it.resource.version == version)
     }
 
-    /// Adds what one aggregated document says.
+    /// Adds the contents of one aggregated document.
     fn add(&mut self, document: &Value) {
-        let text = |value: &Value, path: &[&str]| value.str_at(path).unwrap_or_default().to_owned();
+        let text = |value: &Value, path: &[&str]| value.text_at(path).to_owned();
         let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).unwrap_or_default().to_vec();
         for group in list(document, "items") {
             let name = text(&group, &["metadata", "name"]);
@@ -94,7 +95,7 @@ impl Discovery {
 }
 
 impl Client {
-    /// Asks what the server serves.
+    /// Requests the resources of the server.
     ///
     /// # Errors
     /// [`Error`].

@@ -1,7 +1,7 @@
 //! Objects as components hold them: whole documents, typed views of them, or both.
 //!
-//! A view knows only some fields, so views are read and never written. What is written is whole: a document, or one of
-//! the few types that know all their fields ([`Complete`]).
+//! A view has only some fields, so views are read and never written. Writes are complete: a document, or one of
+//! the few types with all fields ([`Complete`]).
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -16,7 +16,7 @@ use crate::resources::{Resource, Served};
 
 /// A whole object together with a typed view of it. Clones share both.
 ///
-/// It can be used as the view; [`value`](Self::value) is what a change starts from.
+/// It dereferences to the view; changes start from [`value`](Self::value).
 #[derive(Debug)]
 pub struct Document<T> {
     value: Arc<Value>,
@@ -73,40 +73,40 @@ impl<T: Object> Document<T> {
         Ok(Self { view: Arc::new(T::read(&value)?), value })
     }
 
-    /// What every object has.
+    /// Metadata of the object.
     #[must_use]
     pub fn metadata(&self) -> &ObjectMeta {
         self.view.metadata()
     }
 }
 
-/// What a component keeps of the objects of a kind: a view, a [`Document`], or a projection of its own.
+/// The form in which a component keeps objects of a kind: a view, a [`Document`], or its own projection.
 pub trait Kept: Sized + Send + Sync + 'static {
-    /// Where the objects are served.
+    /// Path of the objects.
     const RESOURCE: Resource;
 
-    /// What is kept of one.
+    /// Converts an object to the kept form.
     ///
     /// # Errors
     /// Where the object does not have the expected form.
     fn keep(document: Arc<Value>) -> Result<Self, ConvertError>;
 
-    /// As [`keep`](Self::keep), of an object that others may have decoded, and that may be like others.
+    /// Like [`keep`](Self::keep), for an object that may be cached, and whose parts may be shared.
     #[doc(hidden)]
-    fn keep_sharing(document: Arc<Value>, _others: &Others<'_>) -> Result<Self, ConvertError> {
+    fn keep_sharing(document: Arc<Value>, _others: &DecodeContext<'_>) -> Result<Self, ConvertError> {
         Self::keep(document)
     }
 }
 
-/// What is known when an object is decoded.
-pub struct Others<'a> {
+/// Context for decoding an object.
+pub struct DecodeContext<'a> {
     /// The parts of all objects.
     pub(crate) pool: &'a Pool,
-    /// What others have decoded of this one.
+    /// Cached forms of this object.
     pub(crate) decoded: Option<(&'a Decoded, Id)>,
 }
 
-impl Others<'_> {
+impl DecodeContext<'_> {
     /// Reads the view of an object.
     fn view<T: Object>(&self, document: &Value) -> Result<T, ConvertError> {
         let mut view = T::read(document)?;
@@ -122,7 +122,7 @@ impl<T: Served> Kept for T {
         T::read(&document)
     }
 
-    fn keep_sharing(document: Arc<Value>, others: &Others<'_>) -> Result<Self, ConvertError> {
+    fn keep_sharing(document: Arc<Value>, others: &DecodeContext<'_>) -> Result<Self, ConvertError> {
         others.view(&document)
     }
 }
@@ -134,7 +134,7 @@ impl<T: Served> Kept for Document<T> {
         Document::new(document)
     }
 
-    fn keep_sharing(value: Arc<Value>, others: &Others<'_>) -> Result<Self, ConvertError> {
+    fn keep_sharing(value: Arc<Value>, others: &DecodeContext<'_>) -> Result<Self, ConvertError> {
         let view = match others.decoded {
             None => Arc::new(others.view(&value)?),
             Some((decoded, id)) => match decoded.get(id) {
@@ -146,12 +146,12 @@ impl<T: Served> Kept for Document<T> {
     }
 }
 
-/// What may be written: it holds all that an object has.
+/// An object with all fields, which may be written.
 pub trait Complete {
     /// The whole object.
     ///
     /// # Errors
-    /// If it cannot be said in JSON.
+    /// If it cannot be represented in JSON.
     fn whole(&self) -> Result<Cow<'_, Value>, ConvertError>;
 }
 
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_view_does_not_know_is_still_written() {
+    fn fields_outside_the_view_are_written() {
         let text = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","command":["run"],"unheard":1}]}}"#;
         let document: Document<Pod> = Document::new(api::json::parse(text.as_bytes()).unwrap()).unwrap();
         assert_eq!(document.metadata().name, "p");

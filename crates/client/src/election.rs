@@ -1,30 +1,38 @@
 //! One leader among replicas, by a Lease.
 //!
-//! Who holds the lease renews it; who does not, waits until it was not renewed for its whole duration, by the waiting
-//! one's own clock, so that clocks need not agree. Follows client-go's `leaderelection`.
+//! The holder renews the lease; the others wait until it was not renewed for its whole duration, measured by
+//! their own clock, so that clocks need not agree. Follows client-go's `leaderelection`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+mod watchdog;
+
+use locks::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::coordination::v1::{Lease, LeaseSpec};
 use api::time::{MicroTime, Timestamp};
+use telemetry::logs::chain;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info};
 
+use self::watchdog::Watchdog;
 use crate::client::Client;
 use crate::error::Error;
 use crate::objects::Objects;
 
-/// Which lease is contended for, and how.
+/// Time limit for a stopping leader to end its work and release the lease.
+pub const END_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Lease and timing of the election.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The lease's namespace, most often `kube-system`.
     pub namespace: String,
     /// The lease's name, most often the component's.
     pub name: String,
-    /// Who contends; no other contender may use the same.
+    /// Identity of the candidate; must be unique.
     pub identity: String,
     /// Others take over when the lease was not renewed for this long.
     pub lease_duration: Duration,
@@ -51,26 +59,26 @@ impl Options {
     }
 }
 
-/// How leading ended.
+/// Result of leading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome<T> {
     /// The work was finished.
     Finished(T),
     /// The lease could not be renewed in time, and the work was ended.
     Lost,
-    /// It was told to stop.
+    /// Shutdown was requested.
     Stopped,
 }
 
-/// What the leader knows about its leadership. Clones share it.
+/// State of a leadership. Clones share it.
 #[derive(Clone)]
 pub struct Leadership {
-    /// Nobody else leads before this; without it, nobody else ever does.
+    /// Time until which no other candidate can lead; without it, there is no other candidate.
     until: Option<Arc<watch::Sender<Instant>>>,
 }
 
 impl Leadership {
-    /// That of the only one of its kind, who needs no lease.
+    /// Leadership without an election, for a single instance.
     #[must_use]
     pub fn uncontested() -> Self {
         Self { until: None }
@@ -82,7 +90,8 @@ impl Leadership {
         Self { until: Some(Arc::new(watch::channel(end).0)) }
     }
 
-    /// Whether this is certainly still the leader: to be asked before each step that two must not take.
+    /// Whether this candidate is certainly still the leader: to be checked before each step that two leaders
+    /// must not take.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.until.as_ref().is_none_or(|until| Instant::now() < *until.borrow())
@@ -100,7 +109,7 @@ impl Leadership {
 pub struct Tasks {
     /// None once leadership has ended.
     running: Arc<Mutex<Option<JoinSet<()>>>>,
-    /// The tasks that were told to end.
+    /// The tasks that are being stopped.
     ending: Arc<Mutex<Option<JoinSet<()>>>>,
 }
 
@@ -114,7 +123,7 @@ impl Default for Tasks {
 impl Tasks {
     /// Spawns a task, unless leadership has ended.
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = self.running.lock();
         if let Some(running) = running.as_mut() {
             while running.try_join_next().is_some() {}
             running.spawn(task);
@@ -123,16 +132,16 @@ impl Tasks {
 
     /// Ends all tasks.
     fn end(&self) {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let running = self.running.lock().take();
         if let Some(mut running) = running {
             running.abort_all();
-            *self.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+            *self.ending.lock() = Some(running);
         }
     }
 
-    /// Waits until all tasks have ended: no other leader is let in before.
+    /// Waits until all tasks have ended: the lease is not released before.
     async fn ended(&self) {
-        let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ending = self.ending.lock().take();
         if let Some(mut ending) = ending {
             ending.shutdown().await;
         }
@@ -140,13 +149,13 @@ impl Tasks {
 }
 
 /// The time in which one leads. Its end, also by being dropped, ends all that was started in it.
-struct Leading {
+struct LeaderTask {
     leadership: Leadership,
     tasks: Tasks,
     acquired: Instant,
 }
 
-impl Drop for Leading {
+impl Drop for LeaderTask {
     fn drop(&mut self) {
         self.leadership.extend(self.acquired);
         self.tasks.end();
@@ -160,18 +169,28 @@ pub struct Election {
     /// The lease as last seen, and when that was.
     seen: Option<(Lease, Instant)>,
     now: fn() -> Timestamp,
+    /// Called when the lease has expired and the runtime does not respond.
+    expired: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
+/// Leases are measured by the machine's time: other processes contend for them.
 fn wall_clock() -> Timestamp {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
+    clock::Clock::system().now()
 }
 
 impl Election {
     /// Contends for a lease.
     #[must_use]
     pub fn new(client: &Client, options: Options) -> Self {
-        Self { options, leases: client.objects(), seen: None, now: wall_clock }
+        Self { options, leases: client.objects(), seen: None, now: wall_clock, expired: None }
+    }
+
+    /// Adds a watchdog: a thread that calls `expired` when the lease has expired while this candidate leads,
+    /// which means that the runtime is blocked. It also does when the work does not end within [`END_TIMEOUT`].
+    #[must_use]
+    pub fn watched(mut self, expired: impl Fn() + Send + Sync + 'static) -> Self {
+        self.expired = Some(Arc::new(expired));
+        self
     }
 
     /// Waits until this contender leads, then does `work` for as long as it does or until `stop` is ready.
@@ -192,7 +211,7 @@ impl Election {
             let attempt = async {
                 let result = self.acquire_or_renew().await;
                 if let Err(error) = &result {
-                    debug!(lease = %self.options.name, err = %error, "Could not read or write the lease");
+                    debug!(lease = %self.options.name, err = %chain(&error), "Could not read or write the lease");
                 }
                 matches!(result, Ok(true))
             };
@@ -209,15 +228,19 @@ impl Election {
         let first = acquired.checked_add(self.options.lease_duration).unwrap_or(acquired);
         let leadership = Leadership { until: Some(Arc::new(watch::channel(first).0)) };
         let tasks = Tasks::default();
-        let leading = Leading { leadership: leadership.clone(), tasks: tasks.clone(), acquired };
+        let leading = LeaderTask { leadership: leadership.clone(), tasks: tasks.clone(), acquired };
+        let watchdog = self.expired.clone().map(|expired| Watchdog::start(self.options.lease_duration, expired));
         let outcome = {
             let work = work(leadership.clone(), tasks.clone());
             tokio::select! {
                 result = work => Outcome::Finished(result),
-                () = self.renew(acquired, &leadership) => Outcome::Lost,
+                () = self.renew(acquired, &leadership, watchdog.as_ref()) => Outcome::Lost,
                 () = &mut stop => Outcome::Stopped,
             }
         };
+        if let Some(watchdog) = &watchdog {
+            watchdog.extend(END_TIMEOUT);
+        }
         drop(leading);
         tasks.ended().await;
         info!(lease = %self.options.name, identity = %self.options.identity, "Stopped leading");
@@ -228,7 +251,7 @@ impl Election {
     }
 
     /// Renews until that has failed for too long.
-    async fn renew(&mut self, mut renewed: Instant, leadership: &Leadership) {
+    async fn renew(&mut self, mut renewed: Instant, leadership: &Leadership, watchdog: Option<&Watchdog>) {
         loop {
             tokio::time::sleep(self.options.retry_period).await;
             let deadline = renewed.checked_add(self.options.renew_deadline).unwrap_or(renewed);
@@ -238,11 +261,14 @@ impl Election {
                     renewed = started;
                     let until = started.checked_add(self.options.lease_duration).unwrap_or(started);
                     leadership.extend(until);
+                    if let Some(watchdog) = watchdog {
+                        watchdog.extend(until.saturating_duration_since(Instant::now()));
+                    }
                 }
-                // Somebody else holds it.
+                // Another candidate holds it.
                 Ok(Ok(false)) => return,
                 Ok(Err(error)) => {
-                    debug!(lease = %self.options.name, err = %error, "Could not renew the lease");
+                    debug!(lease = %self.options.name, err = %chain(&error), "Could not renew the lease");
                     if Instant::now() >= deadline {
                         return;
                     }
@@ -252,12 +278,12 @@ impl Election {
         }
     }
 
-    /// Takes the lease if it is free, has run out, or is ours; says whether we hold it now.
+    /// Acquires the lease if it is free or expired, or renews it; returns whether it is held now.
     async fn acquire_or_renew(&mut self) -> Result<bool, Error> {
         let (namespace, name) = (self.options.namespace.clone(), self.options.name.clone());
         let now = Instant::now();
         let mut lease = match &self.seen {
-            // Our own lease is as we wrote it, unless it was taken from us: then the update says so.
+            // Our own lease is as we wrote it, unless another candidate has taken it: then the update fails.
             Some((lease, at)) if self.is_ours(lease) && !self.has_expired(lease, *at, now) => lease.clone(),
             _ => match self.leases.get(&namespace, &name).await {
                 Ok(lease) => {
@@ -294,7 +320,7 @@ impl Election {
         }
     }
 
-    /// Notes when the lease was last seen to change.
+    /// Records the time of the lease's last observed change.
     fn observe(&mut self, lease: &Lease, now: Instant) {
         let same = self.seen.as_ref().is_some_and(|(seen, _)| {
             seen.metadata.resource_version == lease.metadata.resource_version && seen.metadata.uid == lease.metadata.uid
@@ -314,7 +340,7 @@ impl Election {
         now.saturating_duration_since(seen) >= duration
     }
 
-    /// What the lease says while we hold it.
+    /// Returns the lease as held by this candidate.
     fn held(&self, before: &LeaseSpec) -> LeaseSpec {
         let now = Some(MicroTime((self.now)()));
         let ours = before.holder_identity.as_deref() == Some(self.options.identity.as_str());
@@ -331,7 +357,7 @@ impl Election {
         }
     }
 
-    /// Gives the lease back, if it is still ours. A renewal that was under way may have been faster.
+    /// Releases the lease, if it is still ours. A renewal in progress may have been faster.
     async fn release(&mut self) {
         let (namespace, name) = (self.options.namespace.clone(), self.options.name.clone());
         let attempts = async {
@@ -355,7 +381,7 @@ impl Election {
                 }
             }
         };
-        // What cannot be given back runs out by itself.
+        // A lease that cannot be released expires.
         let _ = tokio::time::timeout(self.options.renew_deadline, attempts).await;
     }
 }

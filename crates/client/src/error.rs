@@ -1,8 +1,8 @@
-//! Why a request did not do what it was sent for.
+//! Errors of requests.
 
 use api::json::{ConvertError, SyntaxError, Value};
 
-/// Why a request failed.
+/// Error of a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -10,41 +10,41 @@ pub enum Error {
     #[error("{0}")]
     Refused(Status),
     /// The server cannot be reached, or the connection broke.
-    #[error("the request was not answered")]
+    #[error("no response to the request")]
     Transport(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// Leadership is lost: another may act by now, and nothing was sent.
     #[error("leadership is lost")]
     NotLeading,
     /// The answer is not JSON.
-    #[error("the answer is not JSON")]
+    #[error("the response is not JSON")]
     Syntax(#[from] SyntaxError),
     /// The answer does not have the expected form.
-    #[error("the answer has an unexpected form")]
+    #[error("the response has an unexpected form")]
     Form(#[from] ConvertError),
     /// The request cannot be written.
     #[error("the request cannot be built")]
     Request(#[from] http::Error),
 }
 
-/// What the server says about a refusal.
+/// Status of a rejected request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Status {
     /// The HTTP code.
     pub code: u16,
-    /// A word for programs, such as `NotFound`.
+    /// Machine-readable reason, such as `NotFound`.
     pub reason: String,
     /// A text for people.
     pub message: String,
-    /// When to come back, if the server says so.
+    /// Delay before a retry, if the server gives one.
     pub retry_after_seconds: Option<u64>,
-    /// What is wrong, field by field, if the server says so.
+    /// Errors by field, if the server gives them.
     pub causes: Vec<Cause>,
 }
 
 /// One thing that is wrong with an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cause {
-    /// A word for programs, such as `FieldValueForbidden`.
+    /// Machine-readable reason, such as `FieldValueForbidden`.
     pub reason: String,
     /// The path of the field.
     pub field: String,
@@ -73,16 +73,16 @@ impl Status {
         }
     }
 
-    /// What a `Status` object says.
+    /// Reads a `Status` object.
     pub(crate) fn of(value: &Value) -> Self {
         let code = value.get("code").and_then(Value::as_i64).and_then(|code| u16::try_from(code).ok());
-        let after = value.at(&["details", "retryAfterSeconds"]).and_then(Value::as_i64);
-        let causes = value.at(&["details", "causes"]).and_then(Value::as_array).unwrap_or_default();
-        let text = |cause: &Value, key: &str| cause.str_at(&[key]).unwrap_or_default().to_owned();
+        let after = value.i64_at(&["details", "retryAfterSeconds"]);
+        let causes = value.list_at(&["details", "causes"]);
+        let text = |cause: &Value, key: &str| cause.text(key).to_owned();
         Self {
             code: code.unwrap_or(500),
-            reason: value.str_at(&["reason"]).unwrap_or_default().to_owned(),
-            message: value.str_at(&["message"]).unwrap_or_default().to_owned(),
+            reason: value.text("reason").to_owned(),
+            message: value.text("message").to_owned(),
             retry_after_seconds: after.and_then(|after| u64::try_from(after).ok()),
             causes: causes.iter().map(|it| Cause { reason: text(it, "reason"), field: text(it, "field") }).collect(),
         }
@@ -117,7 +117,7 @@ impl Error {
         self.code() == 404
     }
 
-    /// Whether somebody else was faster: the object has changed since it was read.
+    /// Whether another writer was faster: the object has changed since it was read.
     #[must_use]
     pub fn is_conflict(&self) -> bool {
         self.code() == 409 && !self.is_already_exists()
@@ -129,7 +129,7 @@ impl Error {
         matches!(self, Error::Refused(status) if status.code == 409 && status.reason == "AlreadyExists")
     }
 
-    /// Whether the asked version is too old, so that one must list again.
+    /// Whether the requested version is too old, so that a new list is required.
     #[must_use]
     pub fn is_expired(&self) -> bool {
         self.code() == 410

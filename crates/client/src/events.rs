@@ -1,4 +1,4 @@
-//! What happened to an object, told through the API so that `kubectl describe` shows it.
+//! Events about objects, as shown by `kubectl describe`.
 //!
 //! A [`Recorder`] never makes its caller wait: events go through a bounded queue to tasks that join repetitions, ration
 //! what is too much, and write. What does not fit into the queue is dropped and counted. There are two kinds, as in
@@ -10,14 +10,17 @@ pub mod series;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use api::core::v1::{Event, EventSource, ObjectReference};
 use api::json::{Value, to_value};
 use api::meta::v1::Object;
 use api::time::{MicroTime, Timestamp};
+use clock::Clock;
+use telemetry::logs::chain;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, warn};
 
@@ -28,21 +31,21 @@ use crate::error::Error;
 use crate::objects::{Objects, Patch};
 use crate::queue::Backoff;
 
-/// How many events wait to be written, per task.
+/// Maximum number of unwritten events per task.
 const WAITING_MAX: usize = 250;
-/// Tasks that write. Events about one object are written by one task, in order. Each waits until its write is durable: it
-/// takes many of them to fill what the store writes at a time.
+/// Number of writing tasks. Events about one object are written by one task, in order. Each waits until its
+/// write is durable: many of them are needed to fill a batch of the store.
 const TASKS: usize = 64;
-/// After this many failures an event is given up.
+/// Number of attempts after which an event is dropped.
 const ATTEMPTS_MAX: u32 = 12;
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(500), max: Duration::from_secs(10) };
 
-/// How much an event matters.
+/// Severity of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// As it should be.
+    /// A normal event.
     Normal,
-    /// Somebody may have to act.
+    /// Action may be required.
     Warning,
 }
 
@@ -61,13 +64,39 @@ enum Message {
     Flush(oneshot::Sender<()>),
 }
 
-/// Tells what a component sees. Clones share its tasks, which end with the last clone.
+/// Records the events of a component. Clones share its tasks, which end with the last clone.
 #[derive(Clone)]
 pub struct Recorder {
     component: Arc<str>,
     host: Arc<str>,
-    tasks: Arc<[mpsc::Sender<Message>]>,
+    tasks: Arc<Tasks>,
     dropped: Arc<AtomicU64>,
+    clock: Clock,
+}
+
+/// The writing tasks. Each starts with its first event: a component has many recorders, and most of them are idle.
+struct Tasks {
+    senders: [OnceLock<mpsc::Sender<Message>>; TASKS],
+    client: Client,
+    runtime: Handle,
+}
+
+impl Tasks {
+    /// Returns the task for a hash, and starts it.
+    fn get(&self, hash: u64) -> Option<&mpsc::Sender<Message>> {
+        let count = u64::try_from(TASKS).unwrap_or(u64::MAX);
+        let index = usize::try_from(hash.checked_rem(count)?).ok()?;
+        Some(self.senders.get(index)?.get_or_init(|| {
+            let (sender, receiver) = mpsc::channel(WAITING_MAX);
+            let clock = self.client.clock().clone();
+            self.runtime.spawn(write_all(self.client.objects(), receiver, clock));
+            sender
+        }))
+    }
+
+    fn started(&self) -> impl Iterator<Item = &mpsc::Sender<Message>> {
+        self.senders.iter().filter_map(OnceLock::get)
+    }
 }
 
 /// A reference to an object, as events have it.
@@ -89,22 +118,19 @@ impl Recorder {
     /// Events of `component` on `host`, which may be empty. Needs a Tokio runtime.
     #[must_use]
     pub fn start(client: &Client, component: &str, host: &str) -> Self {
-        let tasks = (0..TASKS).map(|_| {
-            let (sender, receiver) = mpsc::channel(WAITING_MAX);
-            tokio::spawn(write_all(client.objects(), receiver));
-            sender
-        });
+        let senders = std::array::from_fn(|_| OnceLock::new());
         Self {
             component: component.into(),
             host: host.into(),
-            tasks: tasks.collect(),
+            tasks: Arc::new(Tasks { senders, client: client.clone(), runtime: Handle::current() }),
             dropped: Arc::new(AtomicU64::new(0)),
+            clock: client.clock().clone(),
         }
     }
 
-    /// Tells that something happened to an object. Returns at once.
+    /// Records an event about an object. Returns at once.
     pub fn event(&self, object: ObjectReference, severity: Severity, reason: &str, message: &str) {
-        let now = wall_clock();
+        let now = self.clock.now();
         let mut event = Event {
             reason: reason.into(),
             message: message.into(),
@@ -121,9 +147,9 @@ impl Recorder {
         self.hand_over(event, Message::Counted);
     }
 
-    /// Tells which action ended how, for an object and perhaps a second one. Returns at once.
+    /// Records the result of an action on an object, and possibly a second one. Returns at once.
     ///
-    /// Repetitions are joined to a series whatever the note says.
+    /// Repetitions form a series regardless of the note.
     pub fn action(
         &self,
         object: ObjectReference,
@@ -133,7 +159,7 @@ impl Recorder {
         action: &str,
         note: &str,
     ) {
-        let now = wall_clock();
+        let now = self.clock.now();
         let instance = if self.host.is_empty() { self.component.to_string() } else { self.instance() };
         let mut event = Event {
             reason: reason.into(),
@@ -158,53 +184,46 @@ impl Recorder {
         let object = &event.involved_object;
         let mut hasher = DefaultHasher::new();
         (&object.namespace, &object.name, &object.kind).hash(&mut hasher);
-        let count = u64::try_from(self.tasks.len()).unwrap_or(1);
-        let task = usize::try_from(hasher.finish().checked_rem(count).unwrap_or(0)).unwrap_or(0);
-        let sent = self.tasks.get(task).map(|task| task.try_send(message(Box::new(event))));
+        let sent = self.tasks.get(hasher.finish()).map(|task| task.try_send(message(Box::new(event))));
         if !matches!(sent, Some(Ok(()))) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// How many events were dropped because too many waited.
+    /// Number of events that were dropped because too many were waiting.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Waits until all events so far are written or given up.
+    /// Waits until all events so far are written or dropped.
     pub async fn flush(&self) {
-        for task in &*self.tasks {
+        for task in self.tasks.started() {
             let (sender, receiver) = oneshot::channel();
             if task.send(Message::Flush(sender)).await.is_ok() {
-                // An error means that the task is gone.
+                // An error means that the task has ended.
                 let _ = receiver.await;
             }
         }
     }
 }
 
-/// Says what the event is about, and gives it a name.
+/// Sets the object and the name of an event.
 fn place(event: &mut Event, object: ObjectReference, now: Timestamp) {
     event.metadata.name = correlate::event_name(&object.name, now).into();
     event.metadata.namespace = if object.namespace.is_empty() { "default".into() } else { object.namespace.clone() };
     event.involved_object = object;
 }
 
-fn wall_clock() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
-}
-
-async fn write_all(events: Objects<Event>, mut receiver: mpsc::Receiver<Message>) {
+async fn write_all(events: Objects<Event>, mut receiver: mpsc::Receiver<Message>, clock: Clock) {
     let mut correlator = Correlator::default();
     let mut series = Series::default();
-    let mut clean = tokio::time::interval(series::FINISH);
+    let mut clean = clock.interval(series::FINISH);
     loop {
         let message = tokio::select! {
             message = receiver.recv() => message,
-            _ = clean.tick() => {
-                for event in series.finished(wall_clock()) {
+            () = clean.tick() => {
+                for event in series.finished(clock.now()) {
                     write(&events, &event, true).await;
                 }
                 continue;
@@ -213,17 +232,17 @@ async fn write_all(events: Objects<Event>, mut receiver: mpsc::Receiver<Message>
         match message {
             None => break,
             Some(Message::Flush(done)) => {
-                // An error means that nobody waits any more.
+                // An error means that the caller has stopped waiting.
                 let _ = done.send(());
             }
             Some(Message::Action(event)) => {
-                let now = event.event_time.map_or_else(wall_clock, |time| time.0);
+                let now = event.event_time.map_or_else(|| clock.now(), |time| time.0);
                 if let Some((event, repeats)) = series.observe(*event, now) {
                     write(&events, &event, repeats).await;
                 }
             }
             Some(Message::Counted(event)) => {
-                let now = event.last_timestamp.unwrap_or_else(wall_clock);
+                let now = event.last_timestamp.unwrap_or_else(|| clock.now());
                 let written = match correlator.correlate(*event, now) {
                     Verdict::Skip => None,
                     Verdict::Create(event) => write(&events, &event, false).await,
@@ -243,11 +262,11 @@ async fn write(events: &Objects<Event>, event: &Event, repeats: bool) -> Option<
         match write_once(events, event, repeats).await {
             Ok(written) => return Some(written),
             Err(error) if error.may_pass() => {
-                debug!(event = %event.metadata.name, err = %error, "Could not write event");
+                debug!(event = %event.metadata.name, err = %chain(&error), "Could not write event");
                 tokio::time::sleep(PAUSES.pause(attempt)).await;
             }
             Err(error) => {
-                warn!(event = %event.metadata.name, err = %error, "Event was refused");
+                warn!(event = %event.metadata.name, err = %chain(&error), "Event was refused");
                 return None;
             }
         }
@@ -271,7 +290,7 @@ async fn write_once(events: &Objects<Event>, event: &Event, repeats: bool) -> Re
             }
         };
         match events.patch(namespace, name, "", Patch::StrategicMerge, &patch).await {
-            // It was kept for some time only.
+            // The event has expired.
             Err(error) if error.is_not_found() => {}
             result => return result,
         }

@@ -1,14 +1,15 @@
-//! Whether a component does its work: named checks that its parts add, and that `/readyz` asks.
+//! Health of a component: named checks that its parts add, and that `/readyz` runs.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use locks::Mutex;
+use std::sync::Arc;
 
 type Check = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
-type Named = (Arc<str>, Check);
+type NamedCheck = (Arc<str>, Check);
 
 /// The checks of a component. Clones share them.
 #[derive(Clone, Default)]
 pub struct Health {
-    checks: Arc<Mutex<Vec<Named>>>,
+    checks: Arc<Mutex<Vec<NamedCheck>>>,
 }
 
 impl Health {
@@ -20,17 +21,17 @@ impl Health {
 
     /// Adds a check; it replaces one of the same name.
     pub fn add(&self, name: impl Into<Arc<str>>, check: impl Fn() -> Result<(), String> + Send + Sync + 'static) {
-        let (name, check): Named = (name.into(), Arc::new(check));
-        let mut checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner);
+        let (name, check): NamedCheck = (name.into(), Arc::new(check));
+        let mut checks = self.checks.lock();
         checks.retain(|(known, _)| *known != name);
         checks.push((name, check));
     }
 
-    /// What each check says, in the order in which they were added.
+    /// Results of all checks, in the order in which they were added.
     #[must_use]
     pub fn results(&self) -> Vec<(Arc<str>, Result<(), String>)> {
         // Checks run without the lock: they may add others.
-        let checks = self.checks.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let checks = self.checks.lock().clone();
         checks.into_iter().map(|(name, check)| (name, check())).collect()
     }
 

@@ -1,12 +1,14 @@
 //! A local copy of a collection that follows its changes, in order.
 //!
-//! An [`Informer`] opens one watch that begins with what exists (or lists first, where a server cannot do that), and goes
-//! on from the last version it saw when the watch ends. Only when that version is too old it starts over, and then tells
-//! its handlers the difference. Objects are kept once, however many read them: clone the informer, or get it from
-//! [`Informers`]. It ends with its last clone. Who owns which field is dropped, because nobody reads it here.
+//! An [`Informer`] opens one watch that begins with the existing objects (or lists first, if the server does
+//! not support that), and resumes from the last version when the watch ends. Only if that version is too old,
+//! it starts over and passes the differences to its handlers. Objects are kept once for all readers: clone the
+//! informer, or get it from [`Informers`]. It ends with its last clone. Managed fields are dropped, because no
+//! component reads them here.
 //!
-//! What follows, stores and tells does not know the type of the objects, so that there is one copy of it in the program
-//! and not one for each of a hundred types. Types stand at its edge: in [`Informer`], [`Store`] and [`Changes`].
+//! The code for watching, storing and notifying is independent of the object type, so that it is compiled once
+//! and not for each of a hundred types. Types appear only in the interface: in [`Informer`], [`Store`] and
+//! [`Changes`].
 
 mod changes;
 mod follow;
@@ -26,7 +28,7 @@ use self::handlers::{Handler, Handlers};
 use self::state::State;
 use self::store::Contents;
 use crate::client::Client;
-use crate::document::{Kept, Others};
+use crate::document::{DecodeContext, Kept};
 use crate::objects::Selection;
 use crate::resources::Resource;
 
@@ -34,7 +36,7 @@ pub use changes::Changes;
 pub use shared::Informers;
 pub use store::Store;
 
-/// What tells the objects of a collection apart.
+/// Identity of an object in a collection.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Key {
     /// The namespace, empty if the kind has none.
@@ -62,19 +64,19 @@ impl std::fmt::Display for Key {
 /// An object of a type that is known where it is read.
 pub(crate) type Anything = dyn Any + Send + Sync;
 
-/// What happened to an object.
+/// A change of an object.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Change<T: ?Sized> {
-    /// It is new here.
+    /// The object is new.
     Added(Arc<T>),
-    /// It was changed, once or several times.
+    /// The object was changed, once or several times.
     Updated {
-        /// As it was known before.
+        /// The previous state.
         old: Arc<T>,
-        /// As it is now.
+        /// The present state.
         new: Arc<T>,
     },
-    /// It is gone; this is the last that is known of it.
+    /// The object was deleted; this is its last known state.
     Deleted(Arc<T>),
 }
 
@@ -109,14 +111,14 @@ impl Change<Anything> {
     }
 }
 
-type Make = dyn Fn(Arc<Value>, &Others<'_>) -> Result<Arc<Anything>, ConvertError> + Send + Sync;
+type Make = dyn Fn(Arc<Value>, &DecodeContext<'_>) -> Result<Arc<Anything>, ConvertError> + Send + Sync;
 
-/// How documents become what is kept.
+/// Conversion of documents to the kept form.
 pub(crate) struct Decode {
     make: Box<Make>,
-    /// What is made.
+    /// Type of the kept form.
     form: TypeId,
-    /// Whether whoever keeps the same type keeps the same.
+    /// Whether all informers of the same type keep the same form.
     is_shared: bool,
 }
 
@@ -124,17 +126,18 @@ impl Decode {
     fn own<T: Send + Sync + 'static>(
         decode: impl Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
     ) -> Self {
-        let make = move |document, _: &Others<'_>| Ok(Arc::new(decode(document)?) as Arc<Anything>);
+        let make = move |document, _: &DecodeContext<'_>| Ok(Arc::new(decode(document)?) as Arc<Anything>);
         Self { make: Box::new(make), form: TypeId::of::<T>(), is_shared: false }
     }
 
     fn of_kind<T: Kept>() -> Self {
-        let make = |document, others: &Others<'_>| Ok(Arc::new(T::keep_sharing(document, others)?) as Arc<Anything>);
+        let make =
+            |document, others: &DecodeContext<'_>| Ok(Arc::new(T::keep_sharing(document, others)?) as Arc<Anything>);
         Self { make: Box::new(make), form: TypeId::of::<T>(), is_shared: true }
     }
 }
 
-/// What the task that follows the collection shares with those who read.
+/// State shared by the watching task and its readers.
 struct Inner {
     contents: Arc<Contents>,
     handlers: Handlers,
@@ -142,7 +145,7 @@ struct Inner {
     name: String,
 }
 
-/// The copy, and the task that follows the collection; it ends when the last informer that uses it is gone.
+/// The copy, and the task that follows the collection; it ends with the last informer that uses it.
 struct Running {
     inner: Arc<Inner>,
     task: JoinHandle<()>,
@@ -206,7 +209,7 @@ impl Informer<Value> {
 }
 
 impl<T: Send + Sync + 'static> Informer<T> {
-    /// Follows a collection and keeps of each object what `decode` makes of it. Needs a Tokio runtime.
+    /// Follows a collection and keeps the result of `decode` for each object. Requires a Tokio runtime.
     #[must_use]
     pub fn decoding<D>(client: &Client, resource: Resource, selection: Selection, decode: D) -> Self
     where
@@ -215,7 +218,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
         Self::reading(Running::start(client, resource, selection, Decode::own(decode)))
     }
 
-    /// Reads what a task keeps, whose objects are of this type.
+    /// A reader of a running task, whose objects are of this type.
     fn reading(running: Arc<Running>) -> Self {
         let store = Store::of(running.inner.contents.clone());
         Self { running, store }
@@ -225,7 +228,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
         &self.running.inner
     }
 
-    /// What is followed, for logs and checks: the resource, and what is selected of it.
+    /// Name for logs and checks: the resource and its selection.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner().name
@@ -248,7 +251,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
         self.inner().state.synced().await;
     }
 
-    /// Whether the copy can be trusted: everything is here, the server was heard lately, and the task lives.
+    /// Whether the copy is reliable: it has synced, the server has sent data recently, and the task is running.
     ///
     /// # Errors
     /// Why not.
@@ -256,16 +259,16 @@ impl<T: Send + Sync + 'static> Informer<T> {
         self.running.health()
     }
 
-    /// How many objects came that could not be read; they are not in the store.
+    /// Number of objects that could not be decoded; they are not in the store.
     #[must_use]
     pub fn unreadable(&self) -> u64 {
         self.inner().state.unreadable()
     }
 
-    /// Calls `handler` for every object that is here, and then for every change, in order.
+    /// Calls `handler` for every existing object, and then for every change, in order.
     ///
-    /// It is called by the task that stores changes, so it should only note what is to be done. It may add handlers, but
-    /// must not hold this informer, which would then never end.
+    /// It is called by the task that stores changes, so it should only record the work to do. It may add
+    /// handlers, but must not hold this informer, which would then never end.
     pub fn on_change(&self, mut handler: impl FnMut(&Key, &Change<T>) + Send + 'static) {
         self.on_change_while(move |key, change| {
             handler(key, change);
@@ -282,15 +285,15 @@ impl<T: Send + Sync + 'static> Informer<T> {
         self.inner().handlers.add(&self.inner().contents, handler);
     }
 
-    /// What [`on_change`](Self::on_change) tells, to be read at leisure: what is not read is joined by key, so that no
-    /// more waits than there are objects.
+    /// Returns the changes of [`on_change`](Self::on_change) as a queue: unread changes are merged by key, so
+    /// that there are never more of them than objects.
     #[must_use]
     pub fn changes(&self) -> Changes<T> {
         self.changes_waking(Arc::default())
     }
 
-    /// As [`changes`](Self::changes); `ready` is notified when something waits, so that one can wait for the changes of
-    /// several collections with [`Changes::try_next`].
+    /// Like [`changes`](Self::changes); `ready` is notified when a change is available, so that a caller can
+    /// wait for several collections with [`Changes::try_next`].
     #[must_use]
     pub fn changes_waking(&self, ready: Arc<Notify>) -> Changes<T> {
         let (sender, receiver) = changes::channel(ready);

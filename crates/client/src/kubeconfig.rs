@@ -1,13 +1,13 @@
-//! Kubeconfig files: which server, trusted by what, and who asks.
+//! Kubeconfig files: server, trust and identity.
 //!
-//! Follows `clientcmd` of client-go. What cannot be honored (proxies, the auth providers of old) is refused by name: a
-//! connection never comes about with less than the file asks for.
+//! Follows `clientcmd` of client-go. Unsupported features (proxies, the old auth providers) are rejected by
+//! name: a connection is never made with less than the file requires.
 
 use std::path::{Path, PathBuf};
 
 use api::json::Value;
 
-/// Why a kubeconfig cannot be used.
+/// A reason why a kubeconfig cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KubeconfigError {
@@ -16,35 +16,35 @@ pub enum KubeconfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// Cause.
         #[source]
         source: std::io::Error,
     },
     /// The text is not a kubeconfig.
     #[error("{0}")]
     Syntax(String),
-    /// Something that is named does not exist.
+    /// A named entry does not exist.
     #[error("{kind} `{name}` does not exist")]
     Missing {
-        /// What it would be.
+        /// Kind of the entry.
         kind: &'static str,
-        /// Its name.
+        /// Name of the entry.
         name: String,
     },
     /// A field that has no usable value.
     #[error("`{field}`: {why}")]
     Field {
-        /// Where it stands.
+        /// Field with the error.
         field: &'static str,
-        /// What is wrong.
+        /// Description of the error.
         why: String,
     },
-    /// What is asked for cannot be done.
+    /// An unsupported feature.
     #[error("`{0}` is not supported")]
     Unsupported(&'static str),
 }
 
-/// What a context of a kubeconfig says.
+/// A context of a kubeconfig.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Kubeconfig {
     /// `https://HOST:PORT`, perhaps with a path.
@@ -57,11 +57,11 @@ pub struct Kubeconfig {
     pub server_name: Option<String>,
     /// The namespace of the context.
     pub namespace: Option<String>,
-    /// Who asks.
+    /// Identity of the client.
     pub user: User,
 }
 
-/// Who asks.
+/// Identity of a client.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct User {
     /// Certificates and key, as PEM.
@@ -74,7 +74,7 @@ pub struct User {
     pub password: Option<(String, String)>,
     /// A program that gives credentials.
     pub exec: Option<Exec>,
-    /// Whom to act for: headers of impersonation.
+    /// Impersonation headers.
     pub impersonate: Vec<(String, String)>,
 }
 
@@ -90,21 +90,53 @@ impl std::fmt::Debug for User {
 pub struct Exec {
     /// The program.
     pub command: PathBuf,
-    /// Its arguments.
+    /// Arguments of the program.
     pub args: Vec<String>,
     /// Variables that are added to its environment.
     pub env: Vec<(String, String)>,
-    /// The version that it speaks.
+    /// API version of the program's output.
     pub api_version: String,
-    /// What users are told if it is not there.
+    /// Hint for the user if the program does not exist.
     pub install_hint: String,
 }
 
+/// The directory with the credentials of a pod's service account.
+const SERVICE_ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
 impl Kubeconfig {
-    /// Reads a file, and what one of its contexts refers to: the current one unless another is given.
+    /// The server and the credentials that Kubernetes gives to the containers of a pod; none outside of a pod.
     ///
     /// # Errors
-    /// The file cannot be read, or does not say all that is needed.
+    /// The certificate authority cannot be read.
+    pub fn in_cluster() -> Result<Option<Self>, KubeconfigError> {
+        let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let (Some(host), Some(port)) = (variable("KUBERNETES_SERVICE_HOST"), variable("KUBERNETES_SERVICE_PORT"))
+        else {
+            return Ok(None);
+        };
+        Self::of_service_account(Path::new(SERVICE_ACCOUNT), &host, &port).map(Some)
+    }
+
+    fn of_service_account(directory: &Path, host: &str, port: &str) -> Result<Self, KubeconfigError> {
+        let path = directory.join("ca.crt");
+        let authority = std::fs::read(&path).map_err(|source| KubeconfigError::Read { path, source })?;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let namespace = std::fs::read_to_string(directory.join("namespace")).ok();
+        let user = User { token_file: Some(directory.join("token")), ..User::default() };
+        let namespace = namespace.map(|text| text.trim().to_owned());
+        Ok(Self {
+            server: format!("https://{host}:{port}"),
+            authority: Some(authority),
+            namespace,
+            user,
+            ..Self::default()
+        })
+    }
+
+    /// Reads a file, and resolves one of its contexts: the current one unless another is given.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is incomplete.
     pub fn read(path: &Path, context: Option<&str>) -> Result<Self, KubeconfigError> {
         Self::merge(&[File::read(path)?], context)
     }
@@ -178,7 +210,7 @@ impl Kubeconfig {
 /// One file of those that are read as one.
 struct File {
     content: Value,
-    /// What its paths are relative to.
+    /// Base of relative paths.
     directory: PathBuf,
 }
 
@@ -285,7 +317,7 @@ fn named<'a>(
     Err(missing())
 }
 
-/// What stands in the file itself, or in the file that it names.
+/// Returns the inline data, or the contents of the referenced file.
 fn content(
     of: &Value,
     file: &'static str,
@@ -304,7 +336,7 @@ fn read(path: &Path) -> Result<Vec<u8>, KubeconfigError> {
     std::fs::read(path).map_err(|source| KubeconfigError::Read { path: path.to_owned(), source })
 }
 
-/// A text that is not empty. What is not a text is refused: who asks must not depend on what was skipped.
+/// Returns a non-empty text. Other types are rejected: the identity must not depend on skipped fields.
 fn text_of<'a>(value: &'a Value, field: &'static str) -> Result<Option<&'a str>, KubeconfigError> {
     match value.get(field) {
         None | Some(Value::Null) => Ok(None),
@@ -398,7 +430,7 @@ users:
             matches!(&absent, KubeconfigError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound),
             "{absent:?}"
         );
-        // What cannot be read is not taken for absent: neither a file nor a list.
+        // Unreadable input is not treated as absent: neither a file nor a list.
         let unreadable = [directory.path().to_owned(), files[3].clone()];
         assert!(Kubeconfig::read_all(&unreadable, None).is_err());
         let odd = [write("4/odd", "users: 7"), files[3].clone()];
@@ -406,7 +438,7 @@ users:
     }
 
     #[test]
-    fn what_cannot_be_honored_is_refused() {
+    fn unsupported_settings_are_rejected() {
         let check = |context, from: &str, to: &str, why: &str| {
             assert_eq!(parse(context, |text| text.replace(from, to)).unwrap_err(), why);
         };

@@ -1,23 +1,27 @@
-//! How Celplane's own components speak to the API server.
+//! The client of Celplane's components for the API server.
 //!
 //! - [`Client`]: over the network from a kubeconfig, or straight into the server's service when both share a process.
 //!   Either way each component has an identity and passes authentication, authorization and admission.
-//! - [`kubeconfig`]: where the server is, and who asks.
+//! - [`kubeconfig`]: server address and identity.
 //! - [`resources`] and [`objects`]: get, list, create, update, patch, apply and delete.
 //! - [`Document`]: a whole object with a typed view. Views are read, whole objects are written.
-//! - [`Decoded`]: what components of one process share of the objects that they follow.
+//! - [`Decoded`]: decoded objects shared by the components of one process.
 //! - [`discovery`]: which resources there are, custom ones too.
-//! - [`informer`]: a local copy of a collection that follows its changes, shared by all who read it.
+//! - [`informer`]: a local copy of a collection that follows its changes, shared by all readers.
 //! - [`queue`]: keys to work on, each once at a time, with back-off.
-//! - [`controller`]: informers, a queue and workers, put together: what every controller runs on.
+//! - [`controller`]: informers, a queue and workers combined: the base of every controller.
+//! - [`costly`]: a thread for work that may take long.
 //! - [`election`]: one leader among replicas, by a Lease.
-//! - [`events`]: what happened to an object, aggregated and rationed.
+//! - [`events`]: events about objects, aggregated and rate limited.
+//! - [`complaints`]: reports about expressions without an answer.
 //! - [`Health`] and [`Shutdown`]: whether a component works, and when it ends.
 //!
-//! Queues, elections and events follow client-go in what they do; the server's insides are unknown here.
+//! Queues, elections and events follow client-go; nothing here depends on the server's internals.
 
 mod client;
+pub mod complaints;
 pub mod controller;
+pub mod costly;
 pub mod decoded;
 pub mod discovery;
 mod document;
@@ -34,7 +38,7 @@ pub mod resources;
 mod shutdown;
 mod transport;
 
-pub use client::Client;
+pub use client::{Client, Rewrite};
 pub use decoded::Decoded;
 pub use discovery::Discovery;
 pub use document::{Complete, Document, Kept};

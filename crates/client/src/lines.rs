@@ -9,7 +9,7 @@ use crate::transport::Body;
 /// Lines of a body. A piece that holds whole lines is not copied.
 pub(crate) struct Lines {
     body: Body,
-    /// What came and was not read yet.
+    /// Received data that was not read yet.
     piece: Bytes,
     /// The beginning of a line whose end has not come.
     partial: BytesMut,

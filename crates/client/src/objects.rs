@@ -1,7 +1,8 @@
 //! Reading and writing the objects of one resource.
 //!
-//! Reads give what the caller [keeps](Kept): a typed view, a [`Document`](crate::Document), or the plain document. Writes
-//! take what is [whole](Complete); a view is not, so it cannot be written by mistake.
+//! Reads return the form that the caller [keeps](Kept): a typed view, a [`Document`](crate::Document), or the
+//! plain document. Writes require a [complete](Complete) object; a view is not, so it cannot be written by
+//! mistake.
 
 use std::fmt::Write as _;
 use std::marker::PhantomData;
@@ -18,7 +19,7 @@ use crate::document::{Complete, Kept};
 use crate::error::Error;
 use crate::resources::{Resource, encode};
 
-/// Which objects of a collection are meant.
+/// Selects objects of a collection.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Selection {
     /// The namespace; empty means all.
@@ -30,7 +31,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// What is selected of a resource, for people.
+    /// Describes a selection for logs.
     pub(crate) fn describe(&self, resource: &Resource) -> String {
         let mut text = resource.plural.to_string();
         if !resource.group.is_empty() {
@@ -58,14 +59,14 @@ impl Selection {
     }
 }
 
-/// How a patch is to be read. Server-side apply is [`Objects::apply`].
+/// Type of a patch. Server-side apply is [`Objects::apply`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patch {
     /// RFC 6902.
     Json,
     /// RFC 7386.
     Merge,
-    /// Kubernetes' own, which knows the keys of lists.
+    /// Kubernetes' strategic merge patch, which uses the keys of lists.
     StrategicMerge,
 }
 
@@ -81,16 +82,16 @@ impl Patch {
     }
 }
 
-/// How an object is deleted.
+/// Options of a deletion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Deletion {
-    /// How long the object may take to end.
+    /// Grace period of the deletion.
     pub grace_period_seconds: Option<i64>,
     /// Delete only this one, not another of the same name.
     pub uid: Option<String>,
     /// Delete only this version.
     pub resource_version: Option<String>,
-    /// What happens to what the object owns: `Background`, `Foreground` or `Orphan`.
+    /// Policy for dependents: `Background`, `Foreground` or `Orphan`.
     pub propagation_policy: Option<&'static str>,
 }
 
@@ -123,11 +124,11 @@ impl Deletion {
 pub struct List<T> {
     /// The objects.
     pub items: Vec<T>,
-    /// Where a watch can go on.
+    /// Version from which a watch can continue.
     pub resource_version: String,
 }
 
-/// What can be read from an answer: what is [`Kept`], or the plain document.
+/// Forms in which a response can be read: a [`Kept`] form, or the plain document.
 pub trait Read: Sized {
     #[doc(hidden)]
     fn read(document: Value) -> Result<Self, ConvertError>;
@@ -173,7 +174,7 @@ impl<T: Read> Objects<T> {
         Ok(T::read(self.answer(method, path, "application/json", body).await?)?)
     }
 
-    /// The object as it is sent. It says what it is: objects in lists and templates do not.
+    /// Serializes an object with its type: objects in lists and templates have none.
     fn text_of(&self, object: &impl Complete) -> Result<String, Error> {
         let whole = object.whole()?;
         if whole.get("kind").is_some() && whole.get("apiVersion").is_some() {
@@ -202,7 +203,7 @@ impl<T: Read> Objects<T> {
     /// [`Error`].
     pub async fn list(&self, selection: &Selection) -> Result<List<T>, Error> {
         let mut answer = self.answer(Method::GET, &self.collection(selection), "", String::new()).await?;
-        let resource_version = answer.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().to_owned();
+        let resource_version = answer.text_at(&["metadata", "resourceVersion"]).to_owned();
         let items = answer.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
         Ok(List { items: items.into_iter().map(T::read).collect::<Result<_, _>>()?, resource_version })
     }
@@ -239,7 +240,7 @@ impl<T: Read> Objects<T> {
         self.write(Method::PUT, &self.resource.path(namespace, name, "status"), object).await
     }
 
-    /// What stands below an object, such as `scale`.
+    /// Reads a subresource of an object, such as `scale`.
     ///
     /// # Errors
     /// [`Error::is_not_found`] and others.
@@ -248,7 +249,7 @@ impl<T: Read> Objects<T> {
         self.answer(Method::GET, &path, "", String::new()).await
     }
 
-    /// Replaces what stands below an object, such as `finalize`, `approval` or `scale`.
+    /// Replaces a subresource of an object, such as `finalize`, `approval` or `scale`.
     ///
     /// # Errors
     /// As [`update`](Self::update).
@@ -280,8 +281,8 @@ impl<T: Read> Objects<T> {
         Ok(T::read(answer)?)
     }
 
-    /// Applies the fields that `manager` wants to own, and creates the object if there is none. Fields of others are
-    /// taken over with `force`; without it they are a conflict.
+    /// Applies the fields that `manager` owns, and creates the object if it does not exist. With `force`,
+    /// fields of other managers are taken over; without it they are a conflict.
     ///
     /// # Errors
     /// [`Error::is_conflict`] if others own some of the fields, and others.
@@ -299,7 +300,7 @@ impl<T: Read> Objects<T> {
         Ok(T::read(self.answer(Method::PATCH, &path, APPLY, self.text_of(fields)?).await?)?)
     }
 
-    /// Posts to what stands below an object, such as `eviction`.
+    /// Posts to a subresource of an object, such as `eviction`.
     ///
     /// # Errors
     /// [`Error`].

@@ -1,19 +1,22 @@
-//! Keys to work on: each waits once, is worked on by one worker at a time, and comes back later after failures.
+//! A queue of keys: each waits once, is processed by one worker at a time, and is retried after failures.
 //!
-//! What is added while it is worked on waits until that is done, and is then handed out again, once. A key is handed out
-//! as an [`Item`]: who loses it, by a panic or a dropped task, has failed, and the key comes back. Delays need no task
-//! of their own: those who [`get`](Queue::get) wait for the earliest. Follows client-go's `workqueue`.
+//! A key that is added while it is processed waits until that has ended, and is then returned again, once. A
+//! key is returned as an [`Item`]: dropping the item, by a panic or a cancelled task, counts as a failure, and
+//! the key is retried. Delays need no separate task: callers of [`get`](Queue::get) wait for the earliest one.
+//! Follows client-go's `workqueue`.
 
 mod item;
 mod limits;
 mod metrics;
 
+use locks::{Mutex, MutexGuard};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use clock::Clock;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -23,13 +26,13 @@ pub use limits::{Backoff, Bucket};
 pub use metrics::Metrics;
 
 struct State<K> {
-    /// What waits, in order. INVARIANT: in `dirty`, not in `working`, and here once.
+    /// Waiting keys, in order. INVARIANT: in `dirty`, not in `working`, and here once.
     ready: VecDeque<K>,
-    /// What is to be worked on, waiting or not, and since when.
+    /// Keys to process, waiting or not, with the time at which they were added.
     dirty: HashMap<K, Instant>,
-    /// What is worked on, and since when.
+    /// Keys being processed, with the start time.
     working: HashMap<K, Instant>,
-    /// What is added later: the earliest time of each, and all times that were asked for.
+    /// Delayed keys: the earliest time of each, and all requested times.
     due: HashMap<K, Instant>,
     later: BinaryHeap<Reverse<(Instant, u64)>>,
     /// The keys of `later`, by number: keys need no order.
@@ -44,11 +47,12 @@ struct State<K> {
 pub struct Queue<K> {
     state: Mutex<State<K>>,
     backoff: Backoff,
-    /// Something is ready, or the queue was closed.
+    /// Notified when a key is ready, or the queue is closed.
     ready: Notify,
-    /// Something was done.
+    /// Notified when a key was processed.
     done: Notify,
     counts: metrics::Counts,
+    clock: Clock,
 }
 
 impl<K: Clone + Eq + Hash> Default for Queue<K> {
@@ -58,14 +62,21 @@ impl<K: Clone + Eq + Hash> Default for Queue<K> {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    /// A queue with these limits on what is [added after a failure](Self::add_rate_limited): a pause per key that grows,
-    /// and a rate over all keys.
+    /// A queue with these limits on keys [added after a failure](Self::add_rate_limited): a growing delay per
+    /// key, and a rate over all keys.
     #[must_use]
     pub fn new(backoff: Backoff, bucket: Option<Bucket>) -> Self {
-        Self::counting(backoff, bucket, metrics::Counts::default())
+        Self::counting(backoff, bucket, metrics::Counts::default(), Clock::system())
     }
 
-    fn counting(backoff: Backoff, bucket: Option<Bucket>, counts: metrics::Counts) -> Self {
+    /// Sets another clock for delays.
+    #[must_use]
+    pub fn with_clock(mut self, clock: &Clock) -> Self {
+        self.clock = clock.clone();
+        self
+    }
+
+    fn counting(backoff: Backoff, bucket: Option<Bucket>, counts: metrics::Counts, clock: Clock) -> Self {
         Self {
             state: Mutex::new(State {
                 ready: VecDeque::new(),
@@ -83,16 +94,17 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             ready: Notify::new(),
             done: Notify::new(),
             counts,
+            clock,
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Adds a key, unless it waits already or the queue is closed.
     pub fn add(&self, key: K) {
-        if self.lock().add(key, Instant::now(), &self.counts) {
+        if self.lock().add(key, self.clock.instant(), &self.counts) {
             self.ready.notify_one();
         }
     }
@@ -107,8 +119,8 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         if state.closed {
             return;
         }
-        let now = Instant::now();
-        // A time that has passed is not a reason to forget this one.
+        let now = self.clock.instant();
+        // A time that has passed does not replace this one.
         state.take_due(now, &self.counts);
         let at = now.checked_add(delay).unwrap_or(now);
         if state.due.get(&key).is_some_and(|due| *due <= at) {
@@ -120,7 +132,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         state.numbered.insert(number, key);
         state.later.push(Reverse((at, number)));
         drop(state);
-        // Who waits must look at the clock anew.
+        // A waiting caller must check the clock again.
         self.ready.notify_one();
     }
 
@@ -131,28 +143,28 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             let failures = state.failures.entry(key.clone()).or_default();
             let pause = self.backoff.delay(*failures);
             *failures = failures.saturating_add(1);
-            let turn = state.bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.reserve(Instant::now()));
+            let turn = state.bucket.as_mut().map_or(Duration::ZERO, |bucket| bucket.reserve(self.clock.instant()));
             pause.max(turn)
         };
         self.add_after(key, delay);
     }
 
-    /// Says that a key did not fail, or is given up.
+    /// Resets the failures of a key, after success or when it is given up.
     pub fn forget(&self, key: &K) {
         self.lock().failures.remove(key);
     }
 
-    /// How often a key failed in a row.
+    /// Number of consecutive failures of a key.
     #[must_use]
     pub fn failures(&self, key: &K) -> u32 {
         self.lock().failures.get(key).copied().unwrap_or(0)
     }
 
-    /// How many keys wait, not counting those that are added later.
+    /// Number of waiting keys, without delayed ones.
     #[must_use]
     pub fn len(&self) -> usize {
         let mut state = self.lock();
-        state.take_due(Instant::now(), &self.counts);
+        state.take_due(self.clock.instant(), &self.counts);
         state.ready.len()
     }
 
@@ -168,7 +180,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             let notified = self.ready.notified();
             let next_due = {
                 let mut state = self.lock();
-                let now = Instant::now();
+                let now = self.clock.instant();
                 state.take_due(now, &self.counts);
                 if let Some(key) = state.ready.pop_front() {
                     let waited = state.dirty.remove(&key).map(|since| now.saturating_duration_since(since));
@@ -183,7 +195,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 }
                 if state.closed {
                     drop(state);
-                    // The others who wait must see it as well.
+                    // The other waiting callers must see it as well.
                     self.ready.notify_one();
                     return None;
                 }
@@ -194,7 +206,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
                 Some(at) => {
                     tokio::select! {
                         () = notified => {}
-                        () = tokio::time::sleep_until(at) => {}
+                        () = self.clock.sleep_until(at) => {}
                     }
                 }
             }
@@ -207,7 +219,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
             let mut state = self.lock();
             let since = state.working.remove(key);
             if let Some(since) = since {
-                self.counts.worked(since.elapsed());
+                self.counts.worked(self.clock.instant().saturating_duration_since(since));
             }
             let again = since.is_some() && state.dirty.contains_key(key);
             if again {
@@ -221,7 +233,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.done.notify_waiters();
     }
 
-    /// Takes no more keys; what waits is still handed out, what was to come later is dropped.
+    /// Accepts no more keys; waiting ones are still returned, delayed ones are dropped.
     pub fn close(&self) {
         {
             let mut state = self.lock();
@@ -234,7 +246,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.done.notify_waiters();
     }
 
-    /// [Closes](Self::close) the queue and drops what waits: only what is worked on is finished.
+    /// [Closes](Self::close) the queue and drops waiting keys: only keys in progress are finished.
     pub fn abandon(&self) {
         {
             let mut state = self.lock();

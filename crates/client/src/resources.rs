@@ -1,11 +1,11 @@
-//! Where the objects of a kind are served.
+//! Paths of the objects of a kind.
 
 use std::borrow::Cow;
 
 use api::meta::v1::Object;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
-/// A resource: what stands in the path of a request.
+/// A resource, as in the path of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Resource {
     /// The API group, empty for core.
@@ -38,7 +38,7 @@ impl Resource {
         if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// The path of the collection, of an object or of what stands below it; empty parts are left out.
+    /// The path of the collection, of an object or of its subresource; empty parts are omitted.
     #[must_use]
     pub fn path(&self, namespace: &str, name: &str, subresource: &str) -> String {
         let mut path = if self.group.is_empty() { "/api/".to_owned() } else { format!("/apis/{}/", self.group) };
@@ -59,14 +59,14 @@ impl Resource {
     }
 }
 
-/// A query parameter as it stands in a URL.
+/// Encodes a query parameter for a URL.
 pub(crate) fn encode(value: &str) -> impl std::fmt::Display + '_ {
     utf8_percent_encode(value, PATH)
 }
 
 /// A typed view of objects that the server serves.
 pub trait Served: Object + Send + Sync + 'static {
-    /// Where.
+    /// Path of the resource.
     const RESOURCE: Resource;
 }
 

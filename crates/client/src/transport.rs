@@ -1,5 +1,6 @@
-//! How a request reaches the server: over the network, or by a call within the process.
+//! Transport of requests: over the network, or by a call within the process.
 
+mod connections;
 mod exec;
 mod insecure;
 mod network;
@@ -10,6 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Full};
+use telemetry::metrics::Registry;
 use tower_service::Service;
 
 pub(crate) use self::network::Network;
@@ -19,15 +21,18 @@ pub(crate) type AnyError = Box<dyn std::error::Error + Send + Sync>;
 /// The body of an answer, which comes in pieces.
 pub(crate) type Body = UnsyncBoxBody<Bytes, AnyError>;
 
-/// An answer that is under way.
+/// A response in progress.
 pub(crate) type Answer = Pin<Box<dyn Future<Output = Result<Response<Body>, AnyError>> + Send>>;
 
-/// Something that answers requests.
+/// A connection that answers requests.
 pub(crate) trait Transport: Send + Sync {
     fn send(&self, request: Request<Full<Bytes>>) -> Answer;
+
+    /// Shows the metrics of its connections; a transport without connections has none.
+    fn publish(&self, _: &Registry) {}
 }
 
-/// A service in this process. No socket and no task stand between: a client costs no more than its service.
+/// A service in this process, called without a socket or a task: a client costs no more than its service.
 pub(crate) struct InProcess<S>(pub(crate) S);
 
 impl<S, B> Transport for InProcess<S>

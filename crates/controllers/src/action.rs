@@ -1,6 +1,6 @@
-//! What a controller can do: the result of its rule.
+//! Actions of controllers: the result of a rule.
 //!
-//! Actions carry whole documents, because a view knows only some fields. They are data: tests compare them, the
+//! Actions carry whole documents, because a view has only some fields. They are data: tests compare them, the
 //! [executor](crate::executor) performs them in order.
 
 use api::core::v1::ObjectReference;
@@ -14,90 +14,90 @@ use client::objects::{Deletion, Patch};
 pub enum Action {
     /// Creates an object.
     Create {
-        /// Of which kind.
+        /// Kind of the object.
         resource: Resource,
         /// The whole document; its metadata names the namespace.
         object: Value,
     },
     /// Replaces an object, guarded by the version in the document.
     Update {
-        /// Of which kind.
+        /// Kind of the object.
         resource: Resource,
         /// The whole document.
         object: Value,
     },
     /// Replaces the status of an object, guarded by the version in the document.
     UpdateStatus {
-        /// Of which kind.
+        /// Kind of the object.
         resource: Resource,
         /// The whole document.
         object: Value,
     },
     /// Changes parts of an object.
     Patch {
-        /// Of which kind.
+        /// Kind of the object.
         resource: Resource,
         /// Empty if the kind has none.
         namespace: Text,
-        /// Which object.
+        /// Name of the object.
         name: Text,
-        /// Such as `status`; empty for the object itself.
+        /// Subresource such as `status`; empty for the object itself.
         subresource: &'static str,
-        /// How the patch is to be read.
+        /// Type of the patch.
         kind: Patch,
         /// The patch.
         patch: Value,
     },
     /// Deletes an object.
     Delete {
-        /// Of which kind.
+        /// Kind of the object.
         resource: Resource,
         /// Empty if the kind has none.
         namespace: Text,
-        /// Which object.
+        /// Name of the object.
         name: Text,
-        /// Its uid: the next decision waits until it is seen to end. May be empty.
+        /// UID of the object: the next decision waits until its deletion is observed. May be empty.
         uid: Text,
-        /// On which conditions, and what happens to what it owns.
+        /// Preconditions and propagation policy.
         how: Deletion,
     },
-    /// Tells users what happened.
+    /// Records an event.
     Event(Event),
 }
 
-/// What is told to users, through an Event.
+/// An event to record.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// What it is about.
+    /// Object of the event.
     pub about: ObjectReference,
-    /// How much it matters.
+    /// Severity of the event.
     pub severity: Severity,
     /// In CamelCase, fixed.
     pub reason: &'static str,
-    /// A sentence.
+    /// Message of the event.
     pub message: String,
 }
 
 impl Action {
-    /// Tells that all is as it should be.
+    /// Returns an event of type Normal.
     #[must_use]
     pub fn normal(about: &ObjectReference, reason: &'static str, message: String) -> Self {
         Self::Event(Event { about: about.clone(), severity: Severity::Normal, reason, message })
     }
 
-    /// Tells that somebody may have to act.
+    /// Returns an event of type Warning.
     #[must_use]
     pub fn warning(about: &ObjectReference, reason: &'static str, message: String) -> Self {
         Self::Event(Event { about: about.clone(), severity: Severity::Warning, reason, message })
     }
 }
 
-/// What a rule has decided.
+/// Decision of a rule.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
-    /// What is to be done, in this order; the first failure ends it.
+    /// Actions to perform, in this order; the first failure ends it.
     pub actions: Vec<Action>,
-    /// When to decide again though nothing has changed.
+    /// Delay after which the object is reconciled again even without a change.
     pub again: Option<std::time::Duration>,
 }
 

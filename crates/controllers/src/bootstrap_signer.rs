@@ -1,4 +1,5 @@
-//! Signs `kube-public/cluster-info` with every bootstrap token that may sign, so that who has one can trust what it says.
+//! Signs `kube-public/cluster-info` with every bootstrap token that may sign, so that the holder of a token can
+//! trust its contents.
 //!
 //! Follows Kubernetes `pkg/controller/bootstrap/bootstrapsigner.go` and `cluster-bootstrap/token/jws`.
 
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use api::core::v1::{ConfigMap, Secret};
 use api::json::{Object, Value};
 use api::time::Timestamp;
+use api::well_known::NAMESPACE_PUBLIC;
 use client::Document;
 use client::controller::{Controller, Next};
 use client::informer::Key;
@@ -15,25 +17,26 @@ use client::objects::Selection;
 use client::resources::Served as _;
 
 use crate::action::Action;
-use crate::edit;
 use crate::executor::Failure;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::token_cleaner::{self, tokens_of};
 
-const NAMESPACE: &str = "kube-public";
 const NAME: &str = "cluster-info";
 const CONTENT: &str = "kubeconfig";
 const SIGNATURE_PREFIX: &str = "jws-kubeconfig-";
 const SECRET_PREFIX: &str = "bootstrap-token-";
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
-    let selection =
-        Selection { namespace: NAMESPACE.to_owned(), fields: format!("metadata.name={NAME}"), ..Selection::default() };
+    let selection = Selection {
+        namespace: NAMESPACE_PUBLIC.to_owned(),
+        fields: format!("metadata.name={NAME}"),
+        ..Selection::default()
+    };
     let maps = context.informers.of::<Document<ConfigMap>>(&selection);
     let tokens = tokens_of(&context);
     let executor = context.executor();
-    let only = || Key::new(NAMESPACE, NAME);
+    let only = || Key::new(NAMESPACE_PUBLIC, NAME);
     let runner = Controller::new(context.name, &context.runtime)
         .watch(&maps, move |_| [only()])
         .watch(&tokens, move |_| [only()]);
@@ -42,7 +45,9 @@ pub async fn run(context: Context) {
             let (maps, tokens, executor) = (maps.clone(), tokens.clone(), executor.clone());
             async move {
                 let Some(map) = maps.store().get_key(&key) else { return Ok::<_, Failure>(Next::Done) };
-                let Some(object) = signed(map.value(), &tokens.store().list(), now()) else { return Ok(Next::Done) };
+                let Some(object) = signed(map.value(), &tokens.store().list(), executor.now()) else {
+                    return Ok(Next::Done);
+                };
                 let action = Action::Update { resource: ConfigMap::RESOURCE, object };
                 match executor.perform(&key, vec![action]).await {
                     Err(failure) if failure.code() == 404 => Ok(Next::Done),
@@ -53,7 +58,7 @@ pub async fn run(context: Context) {
         .await;
 }
 
-/// The object with the signatures that it should have, if it has others.
+/// The ConfigMap with up-to-date signatures; nothing if its signatures are up to date.
 fn signed(map: &Value, tokens: &[Arc<Secret>], now: Timestamp) -> Option<Value> {
     let content = map.str_at(&["data", CONTENT])?;
     let mut wanted = BTreeMap::new();
@@ -73,7 +78,7 @@ fn signed(map: &Value, tokens: &[Arc<Secret>], now: Timestamp) -> Option<Value> 
     let kept = data.iter().filter(|(key, _)| !is_signature(key)).map(|(key, value)| (key.to_owned(), value.clone()));
     let new: Object = kept.chain(wanted.into_iter().map(|(key, value)| (key, Value::from(value)))).collect();
     let mut object = map.clone();
-    edit::set(&mut object, &["data"], Value::Object(new));
+    object.set_at(&["data"], Value::Object(new));
     Some(object)
 }
 
@@ -89,8 +94,9 @@ fn signing(token: &Secret, now: Timestamp) -> Option<(String, String)> {
     (!has_ended && text("usage-bootstrap-signing").as_deref() == Some("true")).then_some((id, secret))
 }
 
-/// A JWS without its content (RFC 7515, appendix F).
-fn signature(content: &str, id: &str, secret: &str) -> String {
+/// A JWS without its content (RFC 7515, appendix F): the signature of `cluster-info` by a token.
+#[must_use]
+pub fn signature(content: &str, id: &str, secret: &str) -> String {
     let header = url_encode(api::json::to_string(&api::json!({"alg": "HS256", "kid": id})).as_bytes());
     let signed = format!("{header}.{}", url_encode(content.as_bytes()));
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());

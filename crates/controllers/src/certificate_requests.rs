@@ -1,8 +1,9 @@
-//! Requests for certificates: who may have one is decided, approved ones are signed, old ones deleted.
+//! Certificate signing requests: approval, signing and cleanup.
 //!
-//! Three controllers share this folder and, as in Kubernetes, a service account. `rules` says what each signer accepts;
-//! `approve` approves what nodes ask for themselves, `sign` signs what was approved, `clean` deletes what is old.
-//! Follows Kubernetes' `pkg/controller/certificates` and `pkg/apis/certificates/helpers.go`.
+//! Three controllers share this folder and, as in Kubernetes, a service account. `rules` are the conditions of
+//! each signer; `approve` approves requests of nodes for their own certificates, `sign` signs approved
+//! requests, `clean` deletes old ones. Follows Kubernetes' `pkg/controller/certificates` and
+//! `pkg/apis/certificates/helpers.go`.
 
 pub mod approve;
 pub mod clean;
@@ -19,7 +20,7 @@ fn content(object: &CertificateSigningRequest) -> Option<Vec<u8>> {
     request::from_pem(str::from_utf8(&pem).ok()?)
 }
 
-/// Whether a condition is there at all: whoever sets it sets it to true.
+/// Whether a condition exists; its status is always true.
 fn has(object: &CertificateSigningRequest, condition: &str) -> bool {
     object.status.conditions.iter().any(|it| it.condition_type == condition)
 }

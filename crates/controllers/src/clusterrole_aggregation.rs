@@ -1,4 +1,4 @@
-//! Gives aggregated cluster roles the rules of the roles that they select.
+//! Sets the rules of aggregated cluster roles to those of the selected roles.
 //!
 //! Follows Kubernetes `pkg/controller/clusterroleaggregation`.
 
@@ -9,6 +9,7 @@ use api::rbac::v1::ClusterRole;
 use client::controller::{Controller, Next};
 use client::informer::Key;
 use client::resources::Served as _;
+use telemetry::logs::chain;
 use tracing::warn;
 
 use crate::executor::Failure;
@@ -16,7 +17,7 @@ use crate::manager::Context;
 
 const MANAGER: &str = "clusterrole-aggregation-controller";
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let roles = context.informers.all::<ClusterRole>();
     let executor = context.executor();
@@ -46,7 +47,7 @@ pub async fn run(context: Context) {
                     "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name},
                 });
                 if !rules.is_empty() {
-                    crate::edit::set(&mut fields, &["rules"], rules);
+                    fields.set_at(&["rules"], rules);
                 }
                 client.documents(ClusterRole::RESOURCE).apply("", &key.name, "", &fields, MANAGER, true).await?;
                 Ok(Next::Done)
@@ -64,7 +65,7 @@ fn aggregate(role: &ClusterRole, all: &[Arc<ClusterRole>]) -> Option<Vec<Value>>
         let selector = match selector.to_selector() {
             Ok(selector) => selector,
             Err(error) => {
-                warn!(clusterRole = %role.metadata.name, err = %error, "Selector is not valid");
+                warn!(clusterRole = %role.metadata.name, err = %chain(&error), "Selector is not valid");
                 return None;
             }
         };

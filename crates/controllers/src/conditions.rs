@@ -16,29 +16,30 @@ pub(crate) struct Condition<'a> {
     pub(crate) observed_generation: Option<i64>,
 }
 
-/// Sets a condition in its place, or at the end; its time changes with its status only. Tells whether anything changed.
+/// Sets a condition in its place, or at the end; its time changes only with its status. Returns whether
+/// anything changed.
 pub(crate) fn set(list: &mut Vec<Value>, condition: Condition<'_>, now: Timestamp) -> bool {
     let known = list.iter_mut().find(|it| it.str_at(&["type"]) == Some(condition.kind));
     let Some(known) = known else {
         let mut new = api::json!({"type": (condition.kind), "status": (condition.status)});
         if let Some(generation) = condition.observed_generation {
-            edit::set(&mut new, &["observedGeneration"], generation);
+            new.set_at(&["observedGeneration"], generation);
         }
-        edit::set(&mut new, &["lastTransitionTime"], edit::time(now));
-        edit::set(&mut new, &["reason"], condition.reason);
-        edit::set(&mut new, &["message"], condition.message);
+        new.set_at(&["lastTransitionTime"], edit::time(now));
+        new.set_at(&["reason"], condition.reason);
+        new.set_at(&["message"], condition.message);
         list.push(new);
         return true;
     };
     let before = known.clone();
     if known.str_at(&["status"]) != Some(condition.status) {
-        edit::set(known, &["status"], condition.status);
-        edit::set(known, &["lastTransitionTime"], edit::time(now));
+        known.set_at(&["status"], condition.status);
+        known.set_at(&["lastTransitionTime"], edit::time(now));
     }
-    edit::set(known, &["reason"], condition.reason);
-    edit::set(known, &["message"], condition.message);
+    known.set_at(&["reason"], condition.reason);
+    known.set_at(&["message"], condition.message);
     if let Some(generation) = condition.observed_generation {
-        edit::set(known, &["observedGeneration"], generation);
+        known.set_at(&["observedGeneration"], generation);
     }
     before != *known
 }

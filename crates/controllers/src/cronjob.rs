@@ -1,9 +1,9 @@
 //! CronJobs: Jobs at given times.
 //!
-//! It watches CronJobs and Jobs. Each time of the schedule starts one Job whose name tells the minute, so that none is
-//! started twice; what was missed is made up once. In reading order: `schedule` knows the times, `missed` which of
-//! them is due, `rule` decides one round.
-//! Follows Kubernetes' `pkg/controller/cronjob`; schedules are read as its library `robfig/cron` reads them.
+//! It watches CronJobs and Jobs. Each time of the schedule starts one Job whose name contains the minute, so
+//! that none is started twice; missed times are made up once. In reading order: `schedule` computes the times,
+//! `missed` selects the one that is due, `rule` decides one round. Follows Kubernetes'
+//! `pkg/controller/cronjob`; schedules are parsed like its library `robfig/cron` does.
 
 mod missed;
 mod rule;
@@ -14,21 +14,22 @@ use std::sync::Arc;
 use api::batch::v1::{CronJob, Job};
 use api::core::v1::ObjectReference;
 use api::json::Value;
+use api::metadata;
 use client::Document;
 use client::controller::{Controller as Runner, Next, controlled_by, own};
 use client::events::Severity;
 use client::informer::{Change, Informer, Key};
 use client::resources::Served as _;
 
-use self::rule::{Plan, Seen, Start};
+use self::rule::{ObservedState, Plan, Start};
 use crate::action::Action;
 use crate::edit;
 use crate::executor::{Executor, Failure, Owner};
 use crate::expectations::UNSETTLED;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::ownership::{self, Controller, INDEX};
 
-/// As many are worked on at a time.
+/// Number of concurrent workers.
 const WORKERS: usize = 5;
 
 struct CronJobs {
@@ -37,7 +38,7 @@ struct CronJobs {
     executor: Executor,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let crons = context.informers.all::<Document<CronJob>>();
     let jobs = context.informers.all::<Document<Job>>();
@@ -47,11 +48,14 @@ pub async fn run(context: Context) {
     jobs.store().add_index(INDEX, |job| ownership::index_of(job.metadata()));
     let runner = Runner::new(context.name, &context.runtime);
     let queue = Arc::downgrade(runner.queue());
+    let clock = context.runtime.clock.clone();
     let runner = runner
         .watch_changes(&crons, move |change| match change {
-            // Kubernetes: other times hold from the next one on, what they would have been before is not made up.
+            // Kubernetes: a changed schedule applies from the next time on; earlier times are not made up.
             Change::Updated { old, new } if rule::was_rescheduled(old, new) => {
-                if let (Some(queue), Some(wait), Some(key)) = (queue.upgrade(), rule::wait(new, now()), own(&**new)) {
+                if let (Some(queue), Some(wait), Some(key)) =
+                    (queue.upgrade(), rule::wait(new, clock.now()), own(&**new))
+                {
                     queue.add_after(key, wait);
                 }
                 None
@@ -80,7 +84,7 @@ impl CronJobs {
         let jobs = self.jobs.store().by_index(INDEX, &cron.metadata().uid);
         let active = cron.status.active.iter();
         let known: Vec<_> = active.filter_map(|it| self.jobs.store().get(&it.namespace, &it.name)).collect();
-        let seen = Seen { cron: cron.clone(), jobs, known, now: now() };
+        let seen = ObservedState { cron: cron.clone(), jobs, known, now: self.executor.now() };
         let lost = cron.status.active.len() > seen.known.len();
         if lost && !self.executor.lives(CronJob::RESOURCE, cron.metadata()).await? {
             return Ok(Next::Done);
@@ -100,7 +104,7 @@ impl CronJobs {
         }
         if status != cron.status {
             let mut object = cron.to_value();
-            edit::set(&mut object, &["status"], edit::document(&status));
+            object.set_at(&["status"], edit::document(&status));
             self.executor.perform(&key, vec![Action::UpdateStatus { resource: CronJob::RESOURCE, object }]).await?;
         }
         match failure {
@@ -123,14 +127,14 @@ impl CronJobs {
         let created = self.executor.create_all(key, &owner, &Job::RESOURCE, vec![start.job.clone()]).await;
         let job = match created.failure {
             None => {
-                let message = format!("Created job {}", edit::name(&start.job));
+                let message = format!("Created job {}", metadata::name(&start.job));
                 recorder.event(about, Severity::Normal, "SuccessfulCreate", &message);
                 created.objects.into_iter().next().unwrap_or_default()
             }
             Some(failure) if failure.is_already_exists() => {
-                // An earlier round was cut short, or somebody else has the name.
+                // An earlier round was interrupted, or another object has the name.
                 let jobs = self.executor.client().objects::<Document<Job>>();
-                let job = jobs.get(&key.namespace, edit::name(&start.job)).await?;
+                let job = jobs.get(&key.namespace, metadata::name(&start.job)).await?;
                 let is_known = cron.status.active.iter().any(|it| it.uid == job.metadata().uid);
                 if !controller.controls(job.metadata()) || is_known {
                     return Ok(None);
@@ -149,9 +153,9 @@ impl CronJobs {
     }
 }
 
-/// What the status says about a Job that runs.
+/// Returns the status entry of a running Job.
 fn reference(job: &Value) -> ObjectReference {
-    let text = |field: &str| job.str_at(&["metadata", field]).unwrap_or_default().into();
+    let text = |field: &str| job.text_at(&["metadata", field]).into();
     ObjectReference {
         kind: "Job".into(),
         namespace: text("namespace"),

@@ -1,11 +1,13 @@
 //! DaemonSets: a pod on every node that fits.
 //!
-//! It watches DaemonSets, their pods and revisions, and nodes. [`placement`] decides on which nodes pods belong, [`rule`]
-//! which are to be made and which are to go, [`history`] which templates are remembered, [`status`] what is reported;
-//! `reconcile` puts them together. [`pods`] are daemon pods as such, [`backoff`] keeps failing ones from racing.
-//! Follows Kubernetes' `pkg/controller/daemon`.
+//! It watches DaemonSets, their pods and revisions, and nodes. [`placement`] decides on which nodes pods
+//! belong, [`rule`] which ones to create and delete, [`history`] which templates to keep, [`status`] what to
+//! report; `reconcile` combines them, `demands` caches costly evaluations between reconciliations. [`pods`] are
+//! helpers for daemon pods, [`backoff`] delays the replacement of failing ones. Follows Kubernetes'
+//! `pkg/controller/daemon`.
 
 pub mod backoff;
+mod demands;
 pub mod history;
 pub mod placement;
 pub mod pods;
@@ -13,12 +15,14 @@ mod reconcile;
 pub mod rule;
 pub mod status;
 
-use std::sync::{Arc, Mutex};
+use locks::Mutex;
+use std::sync::Arc;
 
 use api::apps::v1::{ControllerRevision, DaemonSet};
 use api::core::v1::{Node, Pod};
 use client::Document;
 use client::controller::{Controller, controlled_by, own};
+use client::costly::CostlyWork;
 use client::informer::{Change, Informer, Key};
 use client::resources::Served as _;
 
@@ -29,14 +33,14 @@ use crate::manager::Context;
 use crate::ownership::{self, INDEX};
 use crate::placement::compile_cache;
 
-/// The component of its events; its account has a name of its own.
+/// Component of its events; the name of its account differs.
 const NAME: &str = "daemonset-controller";
-/// As many sets are worked on at a time.
+/// Number of concurrent workers.
 const WORKERS: usize = 2;
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
-    let Some(cache) = compile_cache(NAME) else { return };
+    let Some(cache) = compile_cache(NAME, "daemonset_controller_cel", &context.runtime) else { return };
     let sets = context.informers.all::<Document<DaemonSet>>();
     let revisions = context.informers.all::<Document<ControllerRevision>>();
     let (pods, nodes) = (context.informers.all::<Pod>(), context.informers.all::<Node>());
@@ -53,6 +57,7 @@ pub async fn run(context: Context) {
         .watch(&revisions, controlled_by("DaemonSet"))
         .watch_changes(&nodes, move |change| keys_of_node(&of_nodes, change))
         .workers(WORKERS);
+    let runner = context.watch_accounts(runner, &executor, |key| key);
     let daemons = Arc::new(Daemons {
         sets,
         revisions,
@@ -61,7 +66,9 @@ pub async fn run(context: Context) {
         executor,
         cache,
         features: context.features.into(),
-        taints: matching::taints::Sets::new(),
+        taints: Arc::new(matching::taints::Sets::new()),
+        demands: Mutex::default(),
+        costly: CostlyWork::default(),
         backoff: Mutex::new(Backoff::default()),
     });
     runner
@@ -90,7 +97,7 @@ fn keys_of_pod(sets: &Informer<Document<DaemonSet>>, pod: &Pod) -> Vec<Key> {
     sets.store().list().iter().filter(|set| may_adopt(set)).filter_map(|set| own(&**set)).collect()
 }
 
-/// All sets, if a node came, went, or changed in what decides where pods belong.
+/// All sets, if a node was added, removed, or changed in a way that affects placement.
 fn keys_of_node(sets: &Informer<Document<DaemonSet>>, change: &Change<Node>) -> Vec<Key> {
     if let Change::Updated { old, new } = change
         && old.metadata.labels == new.metadata.labels

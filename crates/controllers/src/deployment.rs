@@ -1,10 +1,10 @@
 //! Deployments: pods that are replaced step by step when their template changes.
 //!
-//! It watches Deployments, ReplicaSets and (for `Recreate`) pods. A Deployment makes one ReplicaSet per template and
-//! moves replicas from the old ones to the new one. In reading order: `rule` is the way of one round, `sets` the
-//! ReplicaSets as the rule sees them, `revision` finds or makes the newest, `scale` changes sizes, `rollout`
-//! replaces old by new, `progress` reports, `rollback` goes back.
-//! Follows Kubernetes' `pkg/controller/deployment`.
+//! It watches Deployments, ReplicaSets and (for `Recreate`) pods. A Deployment creates one ReplicaSet per
+//! template and moves replicas from the old ones to the new one. In reading order: `rule` decides one round,
+//! `sets` are the ReplicaSets in the form of the rule, `revision` finds or creates the newest, `scale` changes
+//! sizes, `rollout` replaces old by new, `progress` reports, `rollback` restores an old template. Follows
+//! Kubernetes' `pkg/controller/deployment`.
 
 mod progress;
 mod revision;
@@ -27,14 +27,14 @@ use client::informer::{Informer, Key};
 use client::resources::Served as _;
 
 use self::revision::Outcome;
-use self::rule::{Round, Seen, Step};
+use self::rule::{ObservedState, Round, Step};
 use crate::action::Action;
 use crate::executor::{Executor, Failure, Owner};
 use crate::expectations::UNSETTLED;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::ownership::{self, Controller, INDEX, orphans_of};
 
-/// As many are worked on at a time.
+/// Number of concurrent workers.
 const WORKERS: usize = 5;
 
 struct Deployments {
@@ -44,7 +44,7 @@ struct Deployments {
     executor: Executor,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let deployments = context.informers.all::<Document<Deployment>>();
     let sets = context.informers.all::<Document<ReplicaSet>>();
@@ -59,7 +59,7 @@ pub async fn run(context: Context) {
         .watch(&deployments, own)
         .watch(&sets, move |set| keys_of(&known, set))
         .watch_changes(&pods, move |change| match change {
-            // The last old pod of a `Recreate` is gone: the new ones may come.
+            // The last old pod of a `Recreate` has ended: the new ones may be created.
             client::informer::Change::Deleted(pod) => deployment_of(&known_sets, pod),
             _ => None,
         })
@@ -128,7 +128,7 @@ impl Deployments {
             _ => Vec::new(),
         };
         if !self.executor.settled(&key) {
-            // Something was adopted or released: the copies will say so soon.
+            // Objects were adopted or released: the informers will show it soon.
             return Ok(Next::After(UNSETTLED));
         }
         let pods_of = |set: &Arc<Document<ReplicaSet>>| {
@@ -137,12 +137,12 @@ impl Deployments {
             (uid, pods)
         };
         let pods: HashMap<_, _> = sets.iter().map(pods_of).collect();
-        let seen = Seen { deployment: deployment.clone(), sets, pods, now: now() };
+        let seen = ObservedState { deployment: deployment.clone(), sets, pods, now: self.executor.now() };
         let mut round = Round::new(&seen);
         let decision = match round.decide() {
             Step::Do(decision) => decision,
             Step::Create(new) => {
-                // One that had sets and has none may be gone itself.
+                // A Deployment that had sets and has none may be deleted itself.
                 let had_sets = metadata.annotations.contains_key(sets::REVISION);
                 if had_sets && seen.sets.is_empty() && !self.executor.lives(Deployment::RESOURCE, metadata).await? {
                     return Ok(Next::Done);
@@ -157,7 +157,7 @@ impl Deployments {
                     Some(Failure::Held { after, .. } | Failure::Early { after }) => return Ok(Next::After(after)),
                     Some(failure) => {
                         let mut actions = round.after_creation(&new, Outcome::Failed(failure.to_string())).actions;
-                        // Nobody has to hear of the same refusal again and again.
+                        // The same failure is not reported repeatedly.
                         actions.retain(|action| created.is_news || !matches!(action, Action::Event(_)));
                         self.executor.perform(&key, actions).await?;
                         return failure.held().map(Next::After).ok_or(failure);
@@ -170,8 +170,8 @@ impl Deployments {
         Ok(decision.again.map_or(Next::Done, Next::After))
     }
 
-    /// What an existing set of the wanted name is.
-    async fn existing(&self, seen: &Seen, new: &revision::NewSet) -> Result<Outcome, Failure> {
+    /// Classifies an existing set of the wanted name.
+    async fn existing(&self, seen: &ObservedState, new: &revision::NewSet) -> Result<Outcome, Failure> {
         let sets = self.executor.client().objects::<Document<ReplicaSet>>();
         let set = sets.get(&seen.deployment.metadata().namespace, &new.name).await?;
         Ok(if revision::is_same(&seen.deployment, &set) { Outcome::Existed } else { Outcome::Collided })

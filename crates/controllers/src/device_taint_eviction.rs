@@ -1,19 +1,21 @@
 //! Device taint eviction: pods go whose devices have a `NoExecute` taint that their claim does not tolerate, or no longer.
 //!
-//! Taints come with the device, or by a DeviceTaintRule. When that is, is decided in `dra`; how a pod goes is shared with
-//! taints of nodes. The status of a rule says how far that is; `condition` has the words. Follows Kubernetes'
-//! `pkg/controller/devicetainteviction`.
+//! Taints come from the device, or from a DeviceTaintRule. `dra` decides which ones evict; evicting a pod is
+//! shared with node taints. The status of a rule reports the progress; `condition` has the texts. Follows
+//! Kubernetes' `pkg/controller/devicetainteviction`.
 
 mod condition;
 
+use locks::Mutex;
 use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::core::v1::{ObjectReference, Pod};
 use api::json::Text;
 use api::resource::v1::{DeviceRequestAllocationResult, DeviceTaint, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use api::time::Timestamp;
+use api::well_known::EFFECT_NO_EXECUTE;
 use client::controller::{Controller, Next};
 use client::events::Severity;
 use client::informer::{Informer, Key};
@@ -22,15 +24,17 @@ use dra::taints;
 
 use self::condition::{Counts, EVICTION_IN_PROGRESS, PERIOD};
 use crate::executor::{Executor, Failure};
-use crate::manager::{Context, now};
-use crate::taint_eviction::evict::{Why, evict};
+use crate::manager::Context;
+use crate::taint_eviction::evict::{EvictionReason, evict};
 
 /// The component of its events.
 const NAME: &str = "device-taint-eviction-controller";
 /// The index of claims by the devices that they have.
 const BY_POOL: &str = "pool";
-const WHY: Why =
-    Why { reason: "DeletionByDeviceTaintManager", message: "Device Taint manager: deleting due to NoExecute taint" };
+const WHY: EvictionReason = EvictionReason {
+    reason: "DeletionByDeviceTaintManager",
+    message: "Device Taint manager: deleting due to NoExecute taint",
+};
 
 struct Evictions {
     pods: Informer<Pod>,
@@ -38,16 +42,16 @@ struct Evictions {
     slices: Informer<ResourceSlice>,
     rules: Informer<DeviceTaintRule>,
     executor: Executor,
-    /// The pods that rules have sent away, by uids: a pod may be looked at again before it is seen to go.
+    /// The pods that rules have evicted, by UID: a pod may be reconciled again before its deletion is observed.
     evicted: Mutex<HashMap<Text, BTreeSet<Text>>>,
 }
 
-/// What there is to reconcile.
+/// An item to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Item {
-    /// Whose users may have to go.
+    /// A claim whose users may have to be evicted.
     Claim(Key),
-    /// Whose status says how far that is.
+    /// A rule whose status reports the progress.
     Rule(Text),
 }
 
@@ -60,7 +64,7 @@ impl std::fmt::Display for Item {
     }
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let informers = &context.informers;
     let (pods, claims) = (informers.all::<Pod>(), informers.all::<ResourceClaim>());
@@ -106,7 +110,7 @@ fn concerns(rule: &DeviceTaintRule, claim: &ResourceClaim) -> bool {
     results(claim).any(|it| taints::selects(rule, &it.driver, &it.pool, &it.device))
 }
 
-/// When a rule sends the users of a claim away; nothing if it does not.
+/// Time at which a rule evicts the users of a claim; `None` if it does not.
 fn sends_away(rule: &DeviceTaintRule, claim: &ResourceClaim, now: Timestamp) -> Option<Timestamp> {
     let selected = results(claim).filter(|it| taints::selects(rule, &it.driver, &it.pool, &it.device));
     selected.filter_map(|it| taints::evicts_at(&rule.spec.taint, &it.tolerations, now)).min()
@@ -123,7 +127,7 @@ fn results(claim: &ResourceClaim) -> impl Iterator<Item = &DeviceRequestAllocati
 impl Evictions {
     async fn reconcile(&self, key: &Key) -> Result<Next, Failure> {
         let Some(claim) = self.claims.store().get_key(key) else { return Ok(Next::Done) };
-        let now = now();
+        let now = self.executor.now();
         let rules = self.rules.store().list();
         let times = results(&claim).flat_map(|device| self.evictions(device, &rules, now));
         let Some(at) = times.min() else { return Ok(Next::Done) };
@@ -134,7 +138,7 @@ impl Evictions {
             self.tell(&pod);
             evict(&self.executor, &pod, now, &WHY).await?;
             let because = rules.iter().filter(|rule| sends_away(rule, &claim, now).is_some_and(|at| at <= now));
-            let mut evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut evicted = self.evicted.lock();
             for rule in because {
                 evicted.entry(rule.metadata.uid.clone()).or_default().insert(pod.metadata.uid.clone());
             }
@@ -142,7 +146,7 @@ impl Evictions {
         Ok(Next::Done)
     }
 
-    /// The pods on nodes that use a claim and are not on their way out.
+    /// The pods on nodes that use a claim and are not terminating.
     fn users(&self, claim: &ResourceClaim) -> Vec<Arc<Pod>> {
         let users = claim.status.reserved_for.iter().filter(|user| user.resource == "pods");
         let pods = users.filter_map(|user| {
@@ -153,15 +157,15 @@ impl Evictions {
         pods.collect()
     }
 
-    /// Says in a rule's status how far its evictions are, not too often.
+    /// Reports the progress of a rule's evictions in its status, at a limited rate.
     async fn tell_status(&self, name: &str) -> Result<Next, Failure> {
         let Some(rule) = self.rules.store().get("", name) else {
             let rules = self.rules.store().list();
             let is_known = |uid: &Text| rules.iter().any(|rule| rule.metadata.uid == *uid);
-            self.evicted.lock().unwrap_or_else(PoisonError::into_inner).retain(|uid, _| is_known(uid));
+            self.evicted.lock().retain(|uid, _| is_known(uid));
             return Ok(Next::Done);
         };
-        let now = now();
+        let now = self.executor.now();
         let known = rule.status.conditions.iter().find(|it| it.condition_type == EVICTION_IN_PROGRESS);
         if let Some(known) = known
             && known.observed_generation == rule.metadata.generation
@@ -192,20 +196,20 @@ impl Evictions {
         });
         let rules = self.executor.client().documents(DeviceTaintRule::RESOURCE);
         match rules.apply("", name, "status", &fields, NAME, true).await {
-            // Gone meanwhile, or another by now.
+            // Deleted or replaced meanwhile.
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(Next::Done),
             Err(error) => Err(error.into()),
             Ok(_) => Ok(Next::Done),
         }
     }
 
-    /// What a rule is about.
+    /// Counts the devices and pods of a rule.
     fn count(&self, rule: &DeviceTaintRule, now: Timestamp) -> Counts {
         let mut counts = Counts::default();
         let mut rule_that_evicts = rule.clone();
-        // What would be, if it had this effect.
+        // The effect that it would have otherwise.
         if rule.spec.taint.effect == "None" {
-            rule_that_evicts.spec.taint.effect = "NoExecute".into();
+            rule_that_evicts.spec.taint.effect = EFFECT_NO_EXECUTE.into();
         }
         let (mut pods, mut namespaces) = (BTreeSet::new(), BTreeSet::new());
         for claim in self.claims.store().list() {
@@ -232,12 +236,12 @@ impl Evictions {
                 counts.published = counts.published.saturating_add(selected.count());
             }
         }
-        let evicted = self.evicted.lock().unwrap_or_else(PoisonError::into_inner);
+        let evicted = self.evicted.lock();
         counts.evicted = evicted.get(&rule.metadata.uid).map_or(0, BTreeSet::len);
         counts
     }
 
-    /// When each taint of a device sends its users away.
+    /// Times at which each taint of a device evicts its users.
     fn evictions(
         &self,
         device: &DeviceRequestAllocationResult,

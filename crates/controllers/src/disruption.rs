@@ -1,19 +1,23 @@
-//! Keeps the status of disruption budgets, which evictions ask, and takes back announced disruptions that did not come.
+//! Maintains the status of disruption budgets, which evictions check, and removes announced disruptions that
+//! did not happen.
 //!
-//! It watches budgets, pods, and what controls pods. `rule` counts. The server itself writes evictions into the
-//! status; here they are forgotten once the pod is seen to end. Follows Kubernetes `pkg/controller/disruption`.
+//! It watches budgets, pods, and the controllers of pods. `rule` counts. The server itself records evictions in
+//! the status; here they are removed once the pod's end is observed. Follows Kubernetes
+//! `pkg/controller/disruption`.
 
 mod rule;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use locks::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::apps::v1::{Deployment, ReplicaSet, StatefulSet};
 use api::core::v1::{Pod, ReplicationController};
-use api::json::{Text, Value};
+use api::json::Text;
 use api::meta::v1::OwnerReference;
 use api::policy::v1::PodDisruptionBudget;
 use api::time::Timestamp;
+use api::well_known::CONDITION_DISRUPTION_TARGET;
 use client::controller::{Controller, Next, own};
 use client::discovery::Discovery;
 use client::informer::{Informer, Key};
@@ -25,7 +29,7 @@ use self::rule::{Scale, Scales, decide};
 use crate::action::Action;
 use crate::executor::{Executor, Failure};
 use crate::expectations::UNSETTLED;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::services::BY_NAMESPACE;
 use crate::{outcome, pods};
 
@@ -42,11 +46,11 @@ struct Disruption {
     stateful_sets: Informer<StatefulSet>,
     replication_controllers: Informer<ReplicationController>,
     executor: Executor,
-    /// What other kinds there are, asked for when one is met.
+    /// Discovered kinds, to find the scale of custom workloads; refreshed when a kind is unknown.
     discovery: Mutex<Arc<Discovery>>,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let informers = &context.informers;
     let budgets = informers.all::<Document<PodDisruptionBudget>>();
@@ -94,9 +98,10 @@ fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
     selector.is_some_and(|selector| selector.matches(&pod.metadata.labels))
 }
 
-/// Since when a pod that still lives is said to go soon, unless its node says so, which may take its time.
+/// Start of the announced disruption of a pod that is still running, unless it was announced by its node, which
+/// may take longer.
 fn disruption_since(pod: &Pod) -> Option<Timestamp> {
-    let condition = pods::condition(pod, "DisruptionTarget")?;
+    let condition = pods::condition(pod, CONDITION_DISRUPTION_TARGET)?;
     let counts = !pod.metadata.is_deleting()
         && !pod.is_terminal()
         && condition.status == "True"
@@ -116,7 +121,7 @@ impl Disruption {
         let near = self.pods.store().by_index(BY_NAMESPACE, &key.namespace);
         let selected: Vec<&Pod> = near.iter().map(|pod| &**pod).filter(|pod| selects(&budget, pod)).collect();
         let scales = self.scales(&selected).await;
-        let decision = decide(&budget, &selected, &scales, now());
+        let decision = decide(&budget, &selected, &scales, self.executor.now());
         let next = outcome::next(self.executor.perform(&key, decision.actions).await)?;
         Ok(match (next, decision.again) {
             (Next::Done, Some(again)) => Next::After(again),
@@ -127,13 +132,13 @@ impl Disruption {
     async fn clear_stale(&self, key: Key) -> Result<Next, Failure> {
         let Some(pod) = self.pods.store().get_key(&key) else { return Ok(Next::Done) };
         let Some(since) = disruption_since(&pod) else { return Ok(Next::Done) };
-        let left = since.plus_seconds(STALE_SECONDS).seconds.saturating_sub(now().seconds);
+        let left = since.plus_seconds(STALE_SECONDS).seconds.saturating_sub(self.executor.now().seconds);
         if let Some(left) = u64::try_from(left).ok().filter(|left| *left > 0) {
             return Ok(Next::After(Duration::from_secs(left)));
         }
-        let (time, uid) = (crate::edit::time(now()), pod.metadata.uid.clone());
+        let (time, uid) = (crate::edit::time(self.executor.now()), pod.metadata.uid.clone());
         let patch = api::json!({"metadata": {"uid": uid}, "status": {"conditions": [{
-            "type": "DisruptionTarget", "status": "False", "lastTransitionTime": time, "reason": null, "message": null,
+            "type": CONDITION_DISRUPTION_TARGET, "status": "False", "lastTransitionTime": time, "reason": null, "message": null,
         }]}});
         let action = Action::Patch {
             resource: Pod::RESOURCE,
@@ -187,13 +192,13 @@ impl Disruption {
         }
     }
 
-    /// How many pods a controller of another kind wants, as its subresource `scale` says.
+    /// Number of pods that a controller of another kind wants, read from its subresource `scale`.
     async fn scale_of_other(&self, controller: &OwnerReference, namespace: &str) -> Result<Option<Scale>, String> {
         let client: &Client = self.executor.client();
-        let known = || self.discovery.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let known = || self.discovery.lock().clone();
         if known().find(&controller.api_version, &controller.kind).is_none() {
             let fresh = client.discover().await.map_err(|error| error.to_string())?;
-            *self.discovery.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
+            *self.discovery.lock() = Arc::new(fresh);
         }
         let discovery = known();
         let Some(served) = discovery.find(&controller.api_version, &controller.kind) else {
@@ -210,7 +215,7 @@ impl Disruption {
         let scale = client.documents(served.resource.clone()).get_below(namespace, &controller.name, "scale").await;
         match scale {
             Ok(scale) if scale.str_at(&["metadata", "uid"]) == Some(controller.uid.as_str()) => {
-                let replicas = scale.at(&["spec", "replicas"]).and_then(Value::as_i64).unwrap_or(0);
+                let replicas = scale.int_at(&["spec", "replicas"]);
                 Ok(Some((Text::from(controller.uid.as_str()), i32::try_from(replicas).unwrap_or(i32::MAX))))
             }
             Ok(_) => Ok(None),

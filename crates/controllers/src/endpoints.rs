@@ -8,7 +8,9 @@ use std::sync::{Arc, Weak};
 
 use api::core::v1::{Endpoints, Pod, Service};
 use api::json::{Object, Value};
+use api::metadata;
 use api::time::Timestamp;
+use api::well_known::LABEL_ENDPOINTS_MANAGED_BY;
 use client::controller::{Controller, Next};
 use client::informer::{Change, Informer, Key};
 use client::objects::Deletion;
@@ -19,29 +21,28 @@ use crate::action::Action;
 use crate::executor::{Executor, Failure};
 use crate::expectations::UNSETTLED;
 use crate::manager::Context;
-use crate::services::Watched;
+use crate::services::WatchedServices;
 use crate::{edit, outcome, pods, services};
 
 pub(crate) use subsets::Subsets;
 
-const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 /// More addresses than these are not written.
 const CAPACITY: usize = 1000;
 
-/// As many services are worked on at a time.
+/// Number of concurrent workers.
 const WORKERS: usize = 5;
 
 struct EndpointsController {
-    watched: Watched,
+    watched: WatchedServices,
     endpoints: Informer<Document<Endpoints>>,
     executor: Executor,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
-    let watched = Watched::new(&context.informers);
+    let watched = WatchedServices::new(&context.informers);
     let endpoints = context.informers.all::<Document<Endpoints>>();
     let executor = context.executor();
     executor.expectations().follow(&endpoints, &Endpoints::RESOURCE.plural);
@@ -68,7 +69,8 @@ pub async fn run(context: Context) {
 }
 
 impl EndpointsController {
-    /// Once, at the start: services may have gone while nobody looked. Never ends.
+    /// Queues endpoints once at the start: services may have been deleted while the controller was not running.
+    /// Never ends.
     async fn look_for_left_over(self: Arc<Self>, queue: Weak<Queue<Key>>) {
         self.endpoints.synced().await;
         if let Some(queue) = queue.upgrade() {
@@ -98,7 +100,7 @@ impl EndpointsController {
 
 /// Whether endpoints without a service are to go: those by which components elect a leader stay.
 fn is_left_over(endpoints: &Document<Endpoints>) -> bool {
-    edit::annotation(endpoints.value(), services::LEADER).is_none()
+    metadata::annotation(endpoints.value(), services::LEADER).is_none()
 }
 
 fn delete(endpoints: &Document<Endpoints>) -> Action {
@@ -112,7 +114,8 @@ fn delete(endpoints: &Document<Endpoints>) -> Action {
     }
 }
 
-/// What a service needs, given its pods and what is there. `trigger` is when the newest change was made.
+/// Returns the actions for a service, given its pods and the existing endpoints. `trigger` is the time of the
+/// newest change.
 fn reconcile<'a>(
     service: &Service,
     selected: impl IntoIterator<Item = &'a Pod>,
@@ -128,7 +131,7 @@ fn reconcile<'a>(
     if !services::has_address(service) {
         labels.insert(services::HEADLESS, "");
     }
-    labels.insert(MANAGED_BY, CONTROLLER);
+    labels.insert(LABEL_ENDPOINTS_MANAGED_BY, CONTROLLER);
     labels.sort();
     if current.is_some_and(|current| is_current(current, &subsets, &labels)) {
         return Vec::new();
@@ -138,14 +141,14 @@ fn reconcile<'a>(
         api::json!({"apiVersion": "v1", "kind": "Endpoints", "metadata": {"name": name, "namespace": namespace}})
     });
     let truncated = subsets::truncate(&mut subsets, CAPACITY);
-    edit::set(&mut object, &["metadata", "labels"], labels);
+    object.set_at(&["metadata", "labels"], labels);
     let annotation = |key: &'static str| ["metadata", "annotations", key];
-    edit::set_or_remove(&mut object, &annotation(OVER_CAPACITY), truncated.then_some("truncated"));
-    edit::set_or_remove(&mut object, &annotation(services::TRIGGER_TIME), trigger.map(|at| at.to_string()));
-    if object.at(&["metadata", "annotations"]).and_then(Value::as_object).is_some_and(Object::is_empty) {
-        edit::remove(&mut object, &["metadata", "annotations"]);
+    object.set_or_remove_at(&annotation(OVER_CAPACITY), truncated.then_some("truncated"));
+    object.set_or_remove_at(&annotation(services::TRIGGER_TIME), trigger.map(|at| at.to_string()));
+    if object.object_at(&["metadata", "annotations"]).is_some_and(Object::is_empty) {
+        object.remove_at(&["metadata", "annotations"]);
     }
-    edit::set_or_remove(&mut object, &["subsets"], (!subsets.is_empty()).then_some(subsets));
+    object.set_or_remove_at(&["subsets"], (!subsets.is_empty()).then_some(subsets));
     let resource = Endpoints::RESOURCE;
     vec![if current.is_some() { Action::Update { resource, object } } else { Action::Create { resource, object } }]
 }
@@ -192,16 +195,16 @@ fn wanted<'a>(service: &Service, selected: impl IntoIterator<Item = &'a Pod>) ->
     subsets
 }
 
-/// Whether what is there says the same.
+/// Whether the existing endpoints have the same contents.
 fn is_current(current: &Value, subsets: &[Value], labels: &Object) -> bool {
     let mut known = Subsets::default();
     known.add_document(current.get("subsets"));
-    let mut known_labels = current.at(&["metadata", "labels"]).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut known_labels = current.object_at(&["metadata", "labels"]).cloned().unwrap_or_default();
     let mut wanted_labels = labels.clone();
     // Kubernetes: this label alone is not a reason to write.
     known_labels.remove(services::HEADLESS);
     wanted_labels.remove(services::HEADLESS);
-    known_labels == wanted_labels && edit::annotation(current, OVER_CAPACITY).is_none() && known.pack() == subsets
+    known_labels == wanted_labels && metadata::annotation(current, OVER_CAPACITY).is_none() && known.pack() == subsets
 }
 
 #[cfg(test)]

@@ -7,13 +7,16 @@
 mod endpoint;
 mod topology;
 
+use locks::Mutex;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api::core::v1::{Node, Pod, Service};
 use api::discovery::v1::EndpointSlice;
 use api::json::{Object, Text, Value};
+use api::metadata;
 use api::time::Timestamp;
+use api::well_known::{CONTROLLER_ENDPOINT_SLICE, LABEL_ENDPOINT_SLICE_MANAGED_BY, LABEL_SERVICE_NAME};
 use client::controller::{Controller, Next};
 use client::informer::{Change, Informer, Key};
 use client::objects::Deletion;
@@ -26,26 +29,20 @@ use crate::action::{Action, Event};
 use crate::executor::{Executor, Failure};
 use crate::expectations::UNSETTLED;
 use crate::manager::Context;
-use crate::services::Watched;
+use crate::services::WatchedServices;
 use crate::{edit, outcome, services};
 
-/// Where they are served.
+/// The resource of slices.
 pub(crate) const SLICES: Resource = EndpointSlice::RESOURCE;
 /// The index of slices by the service that they are of.
 pub(crate) const BY_SERVICE: &str = "service";
-/// The label that names the service.
-pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The label that names who writes a slice.
-pub(crate) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// Who writes the slices of services with a selector.
-const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 const SLICE_MAX: usize = 100;
 
-/// As many services are worked on at a time.
+/// Number of concurrent workers.
 const WORKERS: usize = 5;
 
 struct Slices {
-    watched: Watched,
+    watched: WatchedServices,
     slices: Informer<Document<EndpointSlice>>,
     nodes: Informer<Node>,
     topology: Arc<Mutex<Topology>>,
@@ -55,11 +52,11 @@ struct Slices {
 /// The service that a slice is of.
 pub(crate) fn service_of(slice: &Document<EndpointSlice>) -> Option<Key> {
     let metadata = slice.metadata();
-    let service = metadata.labels.get(SERVICE_NAME)?;
+    let service = metadata.labels.get(LABEL_SERVICE_NAME)?;
     Some(Key::new(metadata.namespace.clone(), service.clone()))
 }
 
-/// The informer of slices, with what one finds those of a service by.
+/// The informer of slices, with an index by service.
 pub(crate) fn informer(context: &Context) -> Informer<Document<EndpointSlice>> {
     let slices = context.informers.all::<Document<EndpointSlice>>();
     slices.store().add_index(BY_SERVICE, |slice| {
@@ -70,12 +67,12 @@ pub(crate) fn informer(context: &Context) -> Informer<Document<EndpointSlice>> {
 
 /// Whether a slice is written by a controller.
 pub(crate) fn is_managed_by(slice: &Document<EndpointSlice>, controller: &str) -> bool {
-    slice.metadata().labels.get(MANAGED_BY).is_some_and(|it| it == controller)
+    slice.metadata().labels.get(LABEL_ENDPOINT_SLICE_MANAGED_BY).is_some_and(|it| it == controller)
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
-    let watched = Watched::new(&context.informers);
+    let watched = WatchedServices::new(&context.informers);
     let (slices, nodes) = (informer(&context), context.informers.all::<Node>());
     let executor = context.executor();
     executor.expectations().follow(&slices, &SLICES.plural);
@@ -83,10 +80,10 @@ pub async fn run(context: Context) {
     let zones = topology.clone();
     let runner = watched
         .watch(Controller::new(context.name, &context.runtime))
-        .watch(&slices, |slice| service_of(slice).filter(|_| is_managed_by(slice, CONTROLLER)))
+        .watch(&slices, |slice| service_of(slice).filter(|_| is_managed_by(slice, CONTROLLER_ENDPOINT_SLICE)))
         .watch_changes(&nodes, move |change| match change {
             Change::Updated { old, new } if !topology::node_changed(old, new) => Vec::new(),
-            _ => zones.lock().unwrap_or_else(PoisonError::into_inner).nodes_changed(),
+            _ => zones.lock().nodes_changed(),
         })
         .workers(WORKERS);
     let controller = Arc::new(Slices { watched, slices, nodes, topology, executor });
@@ -104,7 +101,7 @@ impl Slices {
             // The slices belong to the service: they are collected.
             self.watched.forget(&key);
             self.executor.forget(&key);
-            let mut topology = self.topology.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut topology = self.topology.lock();
             for family in ["IPv4", "IPv6"] {
                 topology.forget(&key, family);
             }
@@ -114,8 +111,9 @@ impl Slices {
             return Ok(Next::After(UNSETTLED));
         }
         let known = self.slices.store().by_index(BY_SERVICE, &key.to_string());
-        let is_ours =
-            |it: &&Arc<Document<EndpointSlice>>| is_managed_by(it, CONTROLLER) && !it.metadata().is_deleting();
+        let is_ours = |it: &&Arc<Document<EndpointSlice>>| {
+            is_managed_by(it, CONTROLLER_ENDPOINT_SLICE) && !it.metadata().is_deleting()
+        };
         let known: Vec<&Value> = known.iter().filter(is_ours).map(|it| it.value()).collect();
         let selected = self.watched.pods_of(&service);
         let trigger = self.watched.trigger(&service, &selected);
@@ -126,7 +124,7 @@ impl Slices {
         let pods: Vec<&Pod> = selected.iter().map(|pod| &**pod).collect();
         let node = |name: &str| nodes.get(name).map(|node| &**node);
         let actions = {
-            let mut topology = self.topology.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut topology = self.topology.lock();
             if topology::is_wanted(&service) {
                 let all = self.nodes.store().list();
                 topology.look(|| all.iter().map(|node| &**node).collect());
@@ -142,7 +140,7 @@ impl Slices {
     }
 }
 
-/// What is to become of the slices of one address family.
+/// Changes of the slices of one address family.
 #[derive(Debug, Default)]
 struct Plan {
     create: Vec<Value>,
@@ -151,7 +149,8 @@ struct Plan {
     unchanged: Vec<Value>,
 }
 
-/// What a service needs, given its pods, their nodes, and the slices that are there and not being deleted.
+/// Returns the actions for a service, given its pods, their nodes, and the existing slices that are not being
+/// deleted.
 fn reconcile<'a>(
     service: &Service,
     selected: &[&'a Pod],
@@ -165,7 +164,7 @@ fn reconcile<'a>(
     }
     let families = families(service);
     let mut actions = Vec::new();
-    let family_of = |slice: &Value| slice.str_at(&["addressType"]).unwrap_or_default().to_owned();
+    let family_of = |slice: &Value| slice.text("addressType").to_owned();
     for family in &families {
         let known: Vec<&Value> = slices.iter().copied().filter(|slice| family_of(slice) == *family).collect();
         let plan = plan(service, selected, &node, &known, family);
@@ -196,7 +195,7 @@ fn families(service: &Service) -> Vec<&'static str> {
 }
 
 fn is_owned_by(slice: &Value, service: &Service) -> bool {
-    let owners = slice.at(&["metadata", "ownerReferences"]).and_then(Value::as_array).unwrap_or_default();
+    let owners = slice.list_at(&["metadata", "ownerReferences"]);
     owners.iter().any(|owner| {
         owner.str_at(&["uid"]) == Some(service.metadata.uid.as_str()) && owner.str_at(&["kind"]) == Some("Service")
     })
@@ -253,7 +252,7 @@ fn plan<'a>(
     plan
 }
 
-/// Whether a slice says no more than a new, empty one.
+/// Whether a slice is the same as a new, empty one.
 fn is_placeholder(slice: &Value, placeholder: &Value) -> bool {
     let is_empty = |field| slice.get(field).and_then(Value::as_array).unwrap_or_default().is_empty();
     let same = |path: &[&str]| slice.at(path) == placeholder.at(path);
@@ -284,18 +283,18 @@ fn place(
             changed |= !endpoint::is_same(&new, endpoint);
             kept.push(new);
         }
-        let labels = labels(service, slice.at(&["metadata", "labels"]).and_then(Value::as_object));
+        let labels = labels(service, slice.object_at(&["metadata", "labels"]));
         if changed || kept.len() != old.len() {
             if kept.is_empty() {
                 plan.delete.push((*slice).clone());
                 continue;
             }
             let mut new = (*slice).clone();
-            edit::set(&mut new, &["metadata", "labels"], labels.0);
+            new.set_at(&["metadata", "labels"], labels.0);
             update.push((new, kept));
         } else if labels.1 {
             let mut new = (*slice).clone();
-            edit::set(&mut new, &["metadata", "labels"], labels.0);
+            new.set_at(&["metadata", "labels"], labels.0);
             update.push((new, kept));
         } else {
             unchanged.push(slice);
@@ -321,12 +320,12 @@ fn place(
             let mut slice = new_slice(service, ports, family);
             let mut endpoints = Vec::new();
             wanted.fill(&mut endpoints, SLICE_MAX);
-            edit::set(&mut slice, &["endpoints"], endpoints);
+            slice.set_at(&["endpoints"], endpoints);
             plan.create.push(slice);
         }
     }
     for (mut slice, endpoints) in update {
-        edit::set(&mut slice, &["endpoints"], endpoints);
+        slice.set_at(&["endpoints"], endpoints);
         plan.update.push(slice);
     }
     plan.unchanged.extend(unchanged.into_iter().cloned());
@@ -334,7 +333,7 @@ fn place(
 
 /// The labels of a slice, and whether those of the service have changed since.
 fn labels(service: &Service, known: Option<&Object>) -> (Object, bool) {
-    let reserved = |key: &str| matches!(key, SERVICE_NAME | MANAGED_BY | services::HEADLESS);
+    let reserved = |key: &str| matches!(key, LABEL_SERVICE_NAME | LABEL_ENDPOINT_SLICE_MANAGED_BY | services::HEADLESS);
     let mut labels = services::labels_value(&service.metadata.labels);
     labels.retain(|key, _| !reserved(key));
     let mut old = known.cloned().unwrap_or_default();
@@ -343,8 +342,8 @@ fn labels(service: &Service, known: Option<&Object>) -> (Object, bool) {
     if !services::has_address(service) {
         labels.insert(services::HEADLESS, "");
     }
-    labels.insert(SERVICE_NAME, service.metadata.name.clone());
-    labels.insert(MANAGED_BY, CONTROLLER);
+    labels.insert(LABEL_SERVICE_NAME, service.metadata.name.clone());
+    labels.insert(LABEL_ENDPOINT_SLICE_MANAGED_BY, CONTROLLER_ENDPOINT_SLICE);
     labels.sort();
     (labels, changed)
 }
@@ -379,7 +378,7 @@ fn new_slice(service: &Service, ports: &Value, family: &str) -> Value {
     })
 }
 
-/// Turns a plan into actions: what would be deleted is used for what would be created.
+/// Converts a plan to actions: slices that would be deleted are reused for new ones.
 fn finish(
     service: &Service,
     mut plan: Plan,
@@ -403,8 +402,8 @@ fn finish(
         {
             let mut metadata = slice.get("metadata").cloned().unwrap_or_default();
             let labels = new.at(&["metadata", "labels"]).cloned().unwrap_or_default();
-            edit::set(&mut metadata, &["labels"], labels);
-            edit::set(&mut new, &["metadata"], metadata);
+            metadata.set_at(&["labels"], labels);
+            new.set_at(&["metadata"], metadata);
             plan.update.push(new);
         } else {
             delete_rest.push(slice);
@@ -413,9 +412,9 @@ fn finish(
     plan.delete = delete_rest;
     let stamp = |object: &mut Value| {
         let at = ["metadata", "annotations", services::TRIGGER_TIME];
-        edit::set_or_remove(object, &at, trigger.map(|at| Text::from(at.to_string())));
-        if object.at(&["metadata", "annotations"]).and_then(Value::as_object).is_some_and(Object::is_empty) {
-            edit::remove(object, &["metadata", "annotations"]);
+        object.set_or_remove_at(&at, trigger.map(|at| Text::from(at.to_string())));
+        if object.object_at(&["metadata", "annotations"]).is_some_and(Object::is_empty) {
+            object.remove_at(&["metadata", "annotations"]);
         }
     };
     // A service that is going needs no new slices: they would only be collected.
@@ -439,9 +438,9 @@ fn finish(
 pub(crate) fn delete(slice: &Value) -> Action {
     Action::Delete {
         resource: SLICES,
-        namespace: edit::namespace(slice).into(),
-        name: edit::name(slice).into(),
-        uid: slice.str_at(&["metadata", "uid"]).unwrap_or_default().into(),
+        namespace: metadata::namespace(slice).into(),
+        name: metadata::name(slice).into(),
+        uid: slice.text_at(&["metadata", "uid"]).into(),
         how: Deletion::default(),
     }
 }

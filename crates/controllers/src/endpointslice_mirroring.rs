@@ -9,25 +9,26 @@ use std::sync::Arc;
 use api::core::v1::{Endpoints, ObjectReference, Service};
 use api::discovery::v1::EndpointSlice;
 use api::json::{Object, Value};
+use api::metadata;
+use api::well_known::{
+    ANNOTATION_LAST_APPLIED, CONTROLLER_ENDPOINT_SLICE_MIRRORING, LABEL_ENDPOINT_SLICE_MANAGED_BY,
+    LABEL_ENDPOINT_SLICE_SKIP_MIRROR, LABEL_SERVICE_NAME,
+};
 use client::Document;
 use client::controller::{Controller, Next, own};
 use client::informer::{Informer, Key};
 
 use crate::action::Action;
 use crate::endpoints::Subsets;
-use crate::endpointslice::{self, MANAGED_BY, SERVICE_NAME, SLICES, delete, name_prefix};
+use crate::endpointslice::{self, SLICES, delete, name_prefix};
 use crate::executor::{Executor, Failure};
 use crate::expectations::UNSETTLED;
 use crate::manager::Context;
-use crate::{edit, outcome, services};
+use crate::{outcome, services};
 
-/// Who writes these slices.
-const CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
-const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const SUBSET_MAX: usize = 1000;
 
-/// As many `Endpoints` are worked on at a time.
+/// Number of concurrent workers.
 const WORKERS: usize = 5;
 
 struct Mirror {
@@ -37,7 +38,7 @@ struct Mirror {
     executor: Executor,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let (services, endpoints) = (context.informers.all::<Service>(), context.informers.all::<Document<Endpoints>>());
     let slices = endpointslice::informer(&context);
@@ -46,7 +47,10 @@ pub async fn run(context: Context) {
     let runner = Controller::new(context.name, &context.runtime)
         .watch(&services, own)
         .watch(&endpoints, own)
-        .watch(&slices, |it| endpointslice::service_of(it).filter(|_| endpointslice::is_managed_by(it, CONTROLLER)))
+        .watch(&slices, |it| {
+            endpointslice::service_of(it)
+                .filter(|_| endpointslice::is_managed_by(it, CONTROLLER_ENDPOINT_SLICE_MIRRORING))
+        })
         .workers(WORKERS);
     let controller = Arc::new(Mirror { services, endpoints, slices, executor });
     runner
@@ -66,7 +70,8 @@ impl Mirror {
         let endpoints = self.endpoints.store().get_key(&key);
         let mirrored = endpoints.filter(|it| is_mirrored(it.value(), service.as_deref()));
         let known = self.slices.store().by_index(endpointslice::BY_SERVICE, &key.to_string());
-        let is_ours = |it: &&Arc<Document<EndpointSlice>>| endpointslice::is_managed_by(it, CONTROLLER);
+        let is_ours =
+            |it: &&Arc<Document<EndpointSlice>>| endpointslice::is_managed_by(it, CONTROLLER_ENDPOINT_SLICE_MIRRORING);
         let known: Vec<&Value> = known.iter().filter(is_ours).map(|it| it.value()).collect();
         let actions = reconcile(mirrored.as_ref().map(|it| it.value()), &known);
         outcome::next(self.executor.perform(&key, actions).await)
@@ -82,20 +87,20 @@ struct Group {
 
 /// Whether an `Endpoints` is mirrored for this service.
 fn is_mirrored(endpoints: &Value, service: Option<&Service>) -> bool {
-    let skipped = endpoints.str_at(&["metadata", "labels", SKIP]) == Some("true");
+    let skipped = endpoints.str_at(&["metadata", "labels", LABEL_ENDPOINT_SLICE_SKIP_MIRROR]) == Some("true");
     !skipped
-        && edit::annotation(endpoints, services::LEADER).is_none()
+        && metadata::annotation(endpoints, services::LEADER).is_none()
         && service.is_some_and(|service| service.spec.selector.is_empty())
 }
 
-/// What is needed so that slices show the endpoints; `None` where there is nothing to be mirrored.
+/// Returns the actions that mirror the endpoints to slices; `None` if they are not to be mirrored.
 fn reconcile(endpoints: Option<&Value>, slices: &[&Value]) -> Vec<Action> {
     let Some(endpoints) = endpoints else { return slices.iter().map(|slice| delete(slice)).collect() };
     let mut actions = Vec::new();
     let mut wanted = groups(endpoints, &mut actions);
     let mut known: BTreeMap<(String, String), Vec<&Value>> = BTreeMap::new();
     for slice in slices {
-        let family = slice.str_at(&["addressType"]).unwrap_or_default().to_owned();
+        let family = slice.text("addressType").to_owned();
         let ports = slice.get("ports").and_then(Value::as_array).unwrap_or_default().to_vec();
         known.entry((family, ports_key(&ports))).or_default().push(slice);
     }
@@ -137,7 +142,7 @@ fn ports_key(ports: &[Value]) -> String {
     api::json::to_string(&Value::Array(ports))
 }
 
-/// What is to be shown, by family and ports. Tells users what is left out.
+/// Groups the endpoints to mirror by family and ports. Adds events for omitted ones.
 fn groups(endpoints: &Value, actions: &mut Vec<Action>) -> BTreeMap<(String, String), Group> {
     let mut subsets = Subsets::default();
     subsets.add_document(endpoints.get("subsets"));
@@ -179,7 +184,7 @@ fn groups(endpoints: &Value, actions: &mut Vec<Action>) -> BTreeMap<(String, Str
 }
 
 fn reference(endpoints: &Value) -> ObjectReference {
-    let text = |field| endpoints.str_at(&["metadata", field]).unwrap_or_default().into();
+    let text = |field| endpoints.text_at(&["metadata", field]).into();
     ObjectReference {
         kind: "Endpoints".into(),
         api_version: "v1".into(),
@@ -192,11 +197,11 @@ fn reference(endpoints: &Value) -> ObjectReference {
 }
 
 fn slice_port(port: &Value) -> Value {
-    let text = |field| port.str_at(&[field]).unwrap_or_default();
+    let text = |field| port.text(field);
     let number = port.get("port").cloned().unwrap_or_default();
     let mut new = api::json!({"name": (text("name")), "protocol": (text("protocol")), "port": number});
     if let Some(app) = port.get("appProtocol") {
-        edit::set(&mut new, &["appProtocol"], app.clone());
+        new.set_at(&["appProtocol"], app.clone());
     }
     new
 }
@@ -219,12 +224,12 @@ fn new_slice(endpoints: &Value, group: &Group, family: &str) -> Value {
     let field = |name: &str| endpoints.at(&["metadata", name]).cloned().unwrap_or_default();
     let fields = |name: &str| field(name).as_object().cloned().unwrap_or_default();
     let mut labels = fields("labels");
-    labels.insert(SERVICE_NAME, field("name"));
-    labels.insert(MANAGED_BY, CONTROLLER);
+    labels.insert(LABEL_SERVICE_NAME, field("name"));
+    labels.insert(LABEL_ENDPOINT_SLICE_MANAGED_BY, CONTROLLER_ENDPOINT_SLICE_MIRRORING);
     labels.sort();
     let mut annotations = fields("annotations");
-    annotations.retain(|key, _| !matches!(key, services::TRIGGER_TIME | LAST_APPLIED));
-    let prefix = name_prefix(edit::name(endpoints));
+    annotations.retain(|key, _| !matches!(key, services::TRIGGER_TIME | ANNOTATION_LAST_APPLIED));
+    let prefix = name_prefix(metadata::name(endpoints));
     let mut metadata = api::json!({
         "generateName": prefix, "namespace": (field("namespace")), "labels": labels,
         "ownerReferences": [{
@@ -233,7 +238,7 @@ fn new_slice(endpoints: &Value, group: &Group, family: &str) -> Value {
         }],
     });
     if !annotations.is_empty() {
-        edit::set(&mut metadata, &["annotations"], annotations);
+        metadata.set_at(&["annotations"], annotations);
     }
     let (list, ports) = (group.endpoints.clone(), group.ports.clone());
     api::json!({
@@ -244,8 +249,8 @@ fn new_slice(endpoints: &Value, group: &Group, family: &str) -> Value {
 
 /// Kubernetes: the new slice replaces the old one whole, and loses `generateName`.
 fn renamed(mut new: Value, slice: &Value) -> Value {
-    edit::remove(&mut new, &["metadata", "generateName"]);
-    edit::set(&mut new, &["metadata", "name"], edit::name(slice));
+    new.remove_at(&["metadata", "generateName"]);
+    new.set_at(&["metadata", "name"], metadata::name(slice));
     new
 }
 
@@ -266,7 +271,7 @@ fn is_current(slice: &Value, new: &Value) -> bool {
         list
     };
     let same = |name: &str| {
-        let of = |value: &Value| value.at(&["metadata", name]).and_then(Value::as_object).cloned().unwrap_or_default();
+        let of = |value: &Value| value.object_at(&["metadata", name]).cloned().unwrap_or_default();
         of(slice) == of(new)
     };
     same("labels")
@@ -298,18 +303,18 @@ mod tests {
         let families: Vec<Option<&str>> = made.iter().map(|it| it.str_at(&["addressType"])).collect();
         assert_eq!(families, [Some("IPv4"), Some("IPv6")]);
         let mut slice = made[0].clone();
-        edit::set(&mut slice, &["metadata", "name"], "web-x");
+        slice.set_at(&["metadata", "name"], "web-x");
         assert_eq!(reconcile(Some(&endpoints(&["203.0.113.1"])), &[&slice]), []);
         let changed = reconcile(Some(&endpoints(&["203.0.113.5"])), &[&slice]);
         let [Action::Update { object, .. }] = changed.as_slice() else { panic!("{changed:?}") };
         assert_eq!(object.at(&["metadata", "generateName"]), None);
-        assert_eq!(edit::name(object), "web-x");
+        assert_eq!(metadata::name(object), "web-x");
         assert!(matches!(reconcile(None, &[&slice]).as_slice(), [Action::Delete { .. }]));
         assert!(matches!(reconcile(Some(&endpoints(&[])), &[&slice]).as_slice(), [Action::Delete { .. }]));
     }
 
     #[test]
-    fn what_cannot_be_mirrored_is_told() {
+    fn invalid_endpoints_are_reported() {
         let actions = reconcile(Some(&endpoints(&["nonsense", "203.0.113.1"])), &[]);
         assert!(matches!(actions.as_slice(), [Action::Create { .. }, Action::Event(event)]
             if event.message == "Skipped 1 invalid IP addresses when mirroring to EndpointSlices"));
@@ -323,7 +328,7 @@ mod tests {
         let mut selecting = Service::default();
         selecting.spec.selector.insert("a".into(), "b".into());
         assert!(!is_mirrored(&endpoints(&[]), Some(&selecting)));
-        let skipped = api::json!({"metadata": {"labels": {SKIP: "true"}}});
+        let skipped = api::json!({"metadata": {"labels": {LABEL_ENDPOINT_SLICE_SKIP_MIRROR: "true"}}});
         assert!(!is_mirrored(&skipped, Some(&bare)));
     }
 }

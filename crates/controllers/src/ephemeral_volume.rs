@@ -11,7 +11,6 @@ use client::informer::{Change, Informer, Key};
 use client::resources::Served as _;
 
 use crate::action::Action;
-use crate::edit;
 use crate::executor::{Executor, Failure, Owner};
 use crate::expectations::UNSETTLED;
 use crate::manager::Context;
@@ -26,10 +25,10 @@ struct Ephemeral {
     executor: Executor,
 }
 
-/// Why a pod does not have its claims.
+/// A reason why a pod does not have its claims.
 #[derive(Debug, thiserror::Error)]
 enum EphemeralError {
-    /// Something failed.
+    /// A request failed.
     #[error(transparent)]
     Failure(#[from] Failure),
     /// One of its volumes cannot have its claim.
@@ -37,7 +36,7 @@ enum EphemeralError {
     Volume(String),
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let (pods, claims) = (context.informers.all::<Pod>(), context.informers.all::<PersistentVolumeClaim>());
     let executor = Executor::new(COMPONENT, context.client.clone(), context.refusals.clone());
@@ -74,7 +73,7 @@ impl Ephemeral {
         if !self.executor.settled(&key) {
             return Ok(Next::After(UNSETTLED));
         }
-        // The view knows only some fields of the templates.
+        // The view has only some fields of the templates.
         let whole = self.executor.client().documents(Pod::RESOURCE).get(&key.namespace, &key.name).await;
         let whole = match whole {
             Ok(whole) if whole.str_at(&["metadata", "uid"]) == Some(pod.metadata.uid.as_str()) => whole,
@@ -109,7 +108,8 @@ impl Ephemeral {
     }
 }
 
-/// The claims to be made, each with the name of its volume, up to the first volume whose claim belongs to somebody else.
+/// Returns the claims to create, each with the name of its volume, up to the first volume whose claim belongs
+/// to another owner.
 fn claims_of(
     pod: &Pod,
     whole: &Value,
@@ -117,7 +117,7 @@ fn claims_of(
 ) -> (Vec<(String, Value)>, Option<String>) {
     let mut claims = Vec::new();
     let (namespace, pod_name) = (&pod.metadata.namespace, &pod.metadata.name);
-    let volumes = whole.at(&["spec", "volumes"]).and_then(Value::as_array).unwrap_or_default();
+    let volumes = whole.list_at(&["spec", "volumes"]);
     for (volume, document) in pod.spec.volumes.iter().zip(volumes).filter(|(volume, _)| volume.ephemeral.is_some()) {
         let Some(name) = claim_name(pod, volume) else { continue };
         if let Some(claim) = known(&name) {
@@ -142,10 +142,10 @@ fn claims_of(
         });
         for field in ["annotations", "labels"] {
             if let Some(value) = template(&["metadata", field]) {
-                edit::set(&mut object, &["metadata", field], value);
+                object.set_at(&["metadata", field], value);
             }
         }
-        edit::set(&mut object, &["spec"], template(&["spec"]).unwrap_or_default());
+        object.set_at(&["spec"], template(&["spec"]).unwrap_or_default());
         claims.push((volume.name.to_string(), object));
     }
     (claims, None)
@@ -169,7 +169,7 @@ mod tests {
         let (claims, problem) = claims_of(&pod, &whole, |_| None);
         assert_eq!(problem, None);
         let [(_, object)] = claims.as_slice() else { panic!("{claims:?}") };
-        assert_eq!(edit::name(object), "p-v");
+        assert_eq!(api::metadata::name(object), "p-v");
         assert_eq!(object.at(&["metadata", "labels"]), Some(&api::json!({"l": "1"})));
         let made: Arc<PersistentVolumeClaim> = Arc::new(api::json::from_value(object).expect("a claim"));
         assert_eq!(claims_of(&pod, &whole, |_| Some(made.clone())), (Vec::new(), None));

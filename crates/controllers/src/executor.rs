@@ -1,8 +1,8 @@
 //! Performs actions through the API, under a controller's own identity.
 //!
-//! What is written is noted in the [expectations](crate::expectations), what is refused in the
-//! [refusals]. Creations from a template go through [`create_all`](Executor::create_all), which begins
-//! with one and doubles: if the first is refused, the others are not tried.
+//! Writes are recorded in the [expectations](crate::expectations), rejections in the [refusals]. Creations from
+//! a template go through [`create_all`](Executor::create_all), which begins with one and doubles: if the first
+//! is rejected, the others are not tried.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,44 +11,46 @@ use std::time::Duration;
 use api::core::v1::ObjectReference;
 use api::json::{Text, Value};
 use api::meta::v1::ObjectMeta;
+use api::metadata;
+use api::time::Timestamp;
 use client::events::Recorder;
 use client::informer::Key;
 use client::objects::Deletion;
 use client::{Client, Resource};
 use futures::future::join_all;
+use telemetry::logs::chain;
 use tokio::time::Instant;
 use tracing::debug;
 
 use crate::action::{Action, Event};
-use crate::edit;
 use crate::expectations::Expectations;
-use crate::refusals::{self, Refusals, Turn, Wanted};
+use crate::refusals::{self, Refusals, Turn, WantedObject};
 
-/// Why something was not done.
+/// A reason why an action was not performed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Failure {
     /// The request failed.
     #[error(transparent)]
     Client(#[from] client::Error),
-    /// The controller of what is to be adopted is gone or going: what the local copies say is too old.
-    #[error("the object is gone or being deleted")]
+    /// The controller of the object to adopt was deleted or is being deleted: the informers are outdated.
+    #[error("the object no longer exists or is being deleted")]
     Ending,
-    /// The same was refused a short while ago, so that it was not tried.
+    /// The same creation was rejected recently, so that it was not tried.
     #[error("{message}")]
     Held {
-        /// What the server said then.
+        /// Message of the server at the last attempt.
         message: String,
-        /// When to ask again.
+        /// Delay before the next attempt.
         after: Duration,
     },
-    /// Something has to be over first.
+    /// Another operation must finish first.
     #[error("{0}")]
     Waiting(String),
-    /// Others are refused for what it has too, and its turn to try has not come.
-    #[error("others like it are refused, and it has not been tried yet")]
+    /// Similar objects are rejected, and this one has not had its first attempt.
+    #[error("similar objects are rejected, and this one has not been tried yet")]
     Early {
-        /// When to ask again.
+        /// Delay before the next attempt.
         after: Duration,
     },
 }
@@ -69,54 +71,57 @@ impl Failure {
         matches!(self, Failure::Client(error) if error.is_already_exists())
     }
 
-    /// Whether the namespace is being deleted: it takes what it holds along.
+    /// Whether the namespace is being deleted, which also deletes its objects.
     #[must_use]
     pub fn is_ending_namespace(&self) -> bool {
         self.to_string().contains("because it is being terminated")
     }
 
-    /// What users are told of it: nothing before there was a try.
+    /// Message for events: `None` before the first attempt.
     #[must_use]
     pub fn told(&self) -> Option<String> {
         (!matches!(self, Failure::Early { .. })).then(|| self.to_string())
     }
 
-    /// How long to wait before the next try, if the server has refused; other failures come back with growing pauses.
+    /// Delay before the next attempt, if the server has rejected the request; other failures are retried with a
+    /// growing back-off.
     #[must_use]
     pub fn held(&self) -> Option<Duration> {
         match self {
             Failure::Held { after, .. } | Failure::Early { after } => Some(*after),
-            Failure::Client(error) => refusals::is_refusal(error).then_some(AFTER_REFUSAL),
+            Failure::Client(error) => {
+                (refusals::is_refusal(error) && !refusals::may_pass(error)).then_some(AFTER_REFUSAL)
+            }
             Failure::Ending | Failure::Waiting(_) => None,
         }
     }
 }
 
-/// Whether the server may have done what it answered with an error.
+/// Whether the server may have performed a request that it answered with an error.
 fn may_be_done(error: &client::Error) -> bool {
     error.code() == 0 || error.code() >= 500
 }
 
-/// Who was just refused asks again after this time.
+/// Delay after a rejection.
 const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
-/// Whose pods (or other objects) are made: what events are about, and what refusals belong to.
+/// Owner of the created objects: subject of events, and key of rejections.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Owner {
-    /// What events are about.
+    /// Object of the events.
     pub about: ObjectReference,
     /// Changes with the spec: a refusal of an old one does not count.
     pub generation: i64,
 }
 
-/// What came of a number of creations.
+/// Result of several creations.
 #[derive(Debug, Default)]
 pub struct Created {
-    /// What exists now, as the server made it.
+    /// Created objects, as returned by the server.
     pub objects: Vec<Value>,
-    /// Why the others do not exist.
+    /// Failure of the others.
     pub failure: Option<Failure>,
-    /// Whether nobody has told of the failure before.
+    /// Whether the failure was not reported before.
     pub is_news: bool,
 }
 
@@ -143,19 +148,25 @@ impl Executor {
         Self { inner: Arc::new(Inner { controller, client, recorder, expectations, refusals }) }
     }
 
-    /// Through which it speaks.
+    /// Client of the executor.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.inner.client
     }
 
-    /// What it wrote and has not seen yet.
+    /// Time of the controller.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.inner.client.clock().now()
+    }
+
+    /// Writes that were not observed yet.
     #[must_use]
     pub fn expectations(&self) -> &Expectations {
         &self.inner.expectations
     }
 
-    /// Tells what happened.
+    /// Recorder of events.
     #[must_use]
     pub fn recorder(&self) -> &Recorder {
         &self.inner.recorder
@@ -167,17 +178,23 @@ impl Executor {
         self.inner.expectations.settled(key, Instant::now())
     }
 
-    /// Forgets all about a key whose object is gone.
+    /// Removes all state of a key whose object was deleted.
     pub fn forget(&self, key: &Key) {
         self.inner.expectations.forget(key);
         self.inner.refusals.forget(&(self.inner.controller, key.clone()));
     }
 
-    /// How long the object of `key`, about which nobody has been told anything yet, waits because what it wants to create
-    /// will be refused, as it is for others. `object` is what is created, or has its fields.
+    /// The keys whose creations were refused because an object of this name was missing; they may try at once.
+    #[must_use]
+    pub fn refused_without(&self, namespace: &str, name: &str) -> Vec<Key> {
+        self.inner.refusals.appeared(self.inner.controller, namespace, name)
+    }
+
+    /// Delay for an object without a previous attempt, because its creation would be rejected as it is for
+    /// others. `object` is the object to create, or has its fields.
     #[must_use]
     pub fn postponed(&self, key: &Key, resource: &Resource, object: &Value, generation: i64) -> Option<Duration> {
-        let wanted = Wanted { plural: &resource.plural, object, generation };
+        let wanted = WantedObject { plural: &resource.plural, object, generation };
         match self.inner.refusals.peek(&(self.inner.controller, key.clone()), wanted, Instant::now()) {
             Some(after) if after > Duration::ZERO => Some(after),
             _ => None,
@@ -186,8 +203,8 @@ impl Executor {
 
     /// Performs actions in order, for the object of `key`; the first failure ends it.
     ///
-    /// Where an object is written twice, the second write is guarded by the version that the first one made. What is to
-    /// be deleted may be gone already.
+    /// If an object is written twice, the second write is guarded by the version of the first one. An object to
+    /// delete may already be deleted.
     ///
     /// # Errors
     /// The first failure.
@@ -195,20 +212,20 @@ impl Executor {
         let mut versions: HashMap<(Text, Text), Text> = HashMap::new();
         for mut action in actions {
             if let Action::Update { resource, object } | Action::UpdateStatus { resource, object } = &mut action
-                && let Some(version) = versions.get(&(resource.plural.as_ref().into(), edit::name(object).into()))
+                && let Some(version) = versions.get(&(resource.plural.as_ref().into(), metadata::name(object).into()))
             {
                 let version = version.clone();
-                edit::set(object, &["metadata", "resourceVersion"], version);
+                object.set_at(&["metadata", "resourceVersion"], version);
             }
             if let Some((plural, answer)) = self.perform_one(key, action).await? {
-                let version = answer.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
-                versions.insert((plural, edit::name(&answer).into()), version.into());
+                let version = answer.text_at(&["metadata", "resourceVersion"]);
+                versions.insert((plural, metadata::name(&answer).into()), version.into());
             }
         }
         Ok(())
     }
 
-    /// Performs one action and gives back what it wrote.
+    /// Performs one action and returns the written object.
     async fn perform_one(&self, key: &Key, action: Action) -> Result<Option<(Text, Value)>, Failure> {
         let client = &self.inner.client;
         let (resource, answer) = match action {
@@ -222,17 +239,18 @@ impl Executor {
             }
             Action::Create { resource, object } => {
                 let objects = client.documents(resource.clone());
-                let answer = objects.create(edit::namespace(&object), &object).await?;
+                let answer = objects.create(metadata::namespace(&object), &object).await?;
                 (resource, answer)
             }
             Action::Update { resource, object } => {
                 let objects = client.documents(resource.clone());
-                let answer = objects.update(edit::namespace(&object), edit::name(&object), &object).await?;
+                let answer = objects.update(metadata::namespace(&object), metadata::name(&object), &object).await?;
                 (resource, answer)
             }
             Action::UpdateStatus { resource, object } => {
                 let objects = client.documents(resource.clone());
-                let answer = objects.update_status(edit::namespace(&object), edit::name(&object), &object).await?;
+                let answer =
+                    objects.update_status(metadata::namespace(&object), metadata::name(&object), &object).await?;
                 (resource, answer)
             }
             Action::Patch { resource, namespace, name, subresource, kind, patch } => {
@@ -245,11 +263,11 @@ impl Executor {
         Ok(Some((resource.plural.as_ref().into(), answer)))
     }
 
-    /// Asks the server whether an object is still there, and not about to go. Local copies of several kinds do not come
-    /// at the same time: what a deleted object owned may be seen to go before the object itself.
+    /// Checks with the server whether an object still exists and is not being deleted. Informers of several
+    /// kinds are not synchronized: the dependents of a deleted object may disappear before the object itself.
     ///
     /// # Errors
-    /// Any failure but that it is not there.
+    /// Any failure except that the object is missing.
     pub async fn lives(&self, resource: Resource, metadata: &ObjectMeta) -> Result<bool, Failure> {
         let found = self.inner.client.documents(resource).get(&metadata.namespace, &metadata.name).await;
         match found {
@@ -262,22 +280,22 @@ impl Executor {
         }
     }
 
-    /// Writes a status, and gives back what the server made of it.
+    /// Writes a status, and returns the server's result.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// The server rejects the write.
     pub async fn write_status(&self, key: &Key, resource: Resource, object: Value) -> Result<Value, Failure> {
         let action = Action::UpdateStatus { resource, object };
         Ok(self.perform_one(key, action).await?.map(|(_, answer)| answer).unwrap_or_default())
     }
 
     fn note(&self, key: &Key, resource: &Resource, answer: &Value) {
-        let version = answer.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+        let version = answer.text_at(&["metadata", "resourceVersion"]);
         self.inner.expectations.wrote(key, &resource.plural, version, Instant::now());
     }
 
-    /// Deletes an object, the one of this uid if it is not empty; tells whether it was there. One that is another by now
-    /// was not.
+    /// Deletes an object, with this UID if it is not empty; returns whether it existed. A replaced object
+    /// counts as missing.
     ///
     /// # Errors
     /// Any other failure.
@@ -297,7 +315,8 @@ impl Executor {
             Err(error) => {
                 self.inner.expectations.does_not_delete(uid);
                 if may_be_done(&error) {
-                    // It may be gone all the same: another one would be one too many.
+                    // It may have been deleted in spite of the error: deleting another one would be one too
+                    // many.
                     self.inner.expectations.may_have_written(key, Instant::now());
                 }
                 let changed = error.is_conflict() && how.resource_version.is_none() && how.uid.is_some();
@@ -306,15 +325,15 @@ impl Executor {
         }
     }
 
-    /// Creates objects from a template for the object of `key`: first one, then two, four and so on at a time. The first
-    /// failure ends it; what the server refuses is not tried again for a while.
+    /// Creates objects from a template for the object of `key`: first one, then two, four and so on at a time.
+    /// The first failure ends it; rejected creations are not tried again for a while.
     pub async fn create_all(&self, key: &Key, owner: &Owner, resource: &Resource, objects: Vec<Value>) -> Created {
         let who = (self.inner.controller, key.clone());
         let mut created = Created::default();
         let mut rest = objects.as_slice();
         let mut batch = 1_usize;
         while let (Some(first), None) = (rest.first(), &created.failure) {
-            let wanted = |object| Wanted { plural: &resource.plural, object, generation: owner.generation };
+            let wanted = |object| WantedObject { plural: &resource.plural, object, generation: owner.generation };
             match self.inner.refusals.ask(&who, wanted(first), Instant::now()) {
                 Turn::Go => {}
                 Turn::Wait { after, message } => {
@@ -328,7 +347,7 @@ impl Executor {
             }
             let (now, later) = rest.split_at_checked(batch).unwrap_or((rest, &[]));
             let documents = self.inner.client.documents(resource.clone());
-            let creations = now.iter().map(|object| documents.create(edit::namespace(object), object));
+            let creations = now.iter().map(|object| documents.create(metadata::namespace(object), object));
             for (object, answer) in now.iter().zip(join_all(creations).await) {
                 match answer {
                     Ok(answer) => {
@@ -337,9 +356,9 @@ impl Executor {
                         created.objects.push(answer);
                     }
                     Err(error) => {
-                        debug!(controller = who.0, object = %key, err = %error, "Creation failed");
+                        debug!(controller = who.0, object = %key, err = %chain(&error), "Creation failed");
                         if may_be_done(&error) {
-                            // It may exist all the same: another one would be one too many.
+                            // It may exist in spite of the error: another one would be one too many.
                             self.inner.expectations.may_have_written(key, Instant::now());
                         }
                         let refusals = &self.inner.refusals;

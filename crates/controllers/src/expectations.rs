@@ -1,12 +1,13 @@
 //! A decision waits until the writes of the last one are in the local copies.
 //!
-//! A controller decides by what its informers hold, which is a little old. If it decided again before its own writes had
-//! come back, it would make the same pods twice. So what was written is noted per key, by the version that the server
-//! gave it, and a key is [settled](Expectations::settled) once every copy has come that far. Deletions are noted by uid,
-//! because the answer to them need not have a version.
+//! A controller decides by the contents of its informers, which are slightly outdated. If it decided again
+//! before its own writes are visible, it would create the same pods twice. Therefore writes are recorded per
+//! key, with the version from the server, and a key is [settled](Expectations::settled) once every informer has
+//! reached that version. Deletions are recorded by UID, because their response need not have a version.
 
+use locks::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::json::Text;
@@ -14,18 +15,18 @@ use client::controller::HasMetadata;
 use client::informer::{Change, Informer, Key};
 use tokio::time::Instant;
 
-/// Who waits for its own writes looks again after this time; most often a change comes earlier.
+/// Delay before a key that waits for its own writes is reconciled again; most often a change arrives earlier.
 pub const UNSETTLED: Duration = Duration::from_secs(1);
-/// What may have been written, although the answer was a failure, is known by then.
+/// Time after which a write with an unknown result is visible.
 const UNSURE: Duration = Duration::from_secs(2);
-/// What has not come back after this time never will.
+/// Time after which unobserved writes are ignored.
 const EXPIRY: Duration = Duration::from_secs(300);
 
-/// What one key waits for.
-struct Pending {
+/// Writes that one key waits for.
+struct PendingWrites {
     /// The highest version written, by plural.
     versions: HashMap<Text, u64>,
-    /// The uids of what was deleted.
+    /// UIDs of deleted objects.
     deletions: HashSet<Text>,
     /// Until then it is not known whether something was written.
     unsure_until: Option<Instant>,
@@ -34,14 +35,14 @@ struct Pending {
 
 #[derive(Default)]
 struct State {
-    /// How far the copy of each plural has come.
+    /// Version that the informer of each plural has reached.
     seen: HashMap<Text, u64>,
-    pending: HashMap<Key, Pending>,
-    /// Who waits for the deletion of which uid.
+    pending: HashMap<Key, PendingWrites>,
+    /// Keys that wait for the deletion of a UID.
     deleting: HashMap<Text, Key>,
 }
 
-/// What a controller wrote and has not seen yet. Clones share it.
+/// Writes of a controller that were not observed yet. Clones share it.
 #[derive(Clone, Default)]
 pub struct Expectations {
     state: Arc<Mutex<State>>,
@@ -53,10 +54,10 @@ fn number(version: &str) -> u64 {
 
 impl Expectations {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    /// Watches how far an informer comes. Writes to a `plural` that nothing follows are never waited for.
+    /// Tracks the progress of an informer. Writes to a resource without a tracked informer are not waited for.
     pub fn follow<T: HasMetadata + Send + Sync + 'static>(&self, informer: &Informer<T>, plural: &str) {
         let plural = Text::from(plural);
         self.lock().seen.entry(plural.clone()).or_default();
@@ -68,7 +69,7 @@ impl Expectations {
         });
     }
 
-    /// Notes that a version of an object has come back.
+    /// Records an observed version of an object.
     fn saw(&self, plural: &str, version: &str, uid: &str, deleting: bool) {
         let mut state = self.lock();
         if let Some(seen) = state.seen.get_mut(plural) {
@@ -82,7 +83,7 @@ impl Expectations {
         }
     }
 
-    /// Notes what was written for a key.
+    /// Records a write for a key.
     pub fn wrote(&self, key: &Key, plural: &str, version: &str, now: Instant) {
         let version = number(version);
         let mut state = self.lock();
@@ -93,12 +94,12 @@ impl Expectations {
         }
     }
 
-    /// Notes that something may have been written for a key, and nobody knows its version.
+    /// Records that something may have been written for a key, with an unknown version.
     pub fn may_have_written(&self, key: &Key, now: Instant) {
         self.lock().pending_of(key, now).unsure_until = now.checked_add(UNSURE);
     }
 
-    /// Notes what is about to be deleted for a key.
+    /// Records an upcoming deletion for a key.
     pub fn deletes(&self, key: &Key, plural: &str, uid: &str, now: Instant) {
         let mut state = self.lock();
         if state.seen.contains_key(plural) && !uid.is_empty() {
@@ -107,7 +108,7 @@ impl Expectations {
         }
     }
 
-    /// Notes that a deletion failed.
+    /// Records that a deletion failed.
     pub fn does_not_delete(&self, uid: &str) {
         self.saw("", "", uid, true);
     }
@@ -128,7 +129,7 @@ impl Expectations {
         settled
     }
 
-    /// Forgets a key whose object is gone.
+    /// Removes a key whose object was deleted.
     pub fn forget(&self, key: &Key) {
         let mut state = self.lock();
         if let Some(done) = state.pending.remove(key) {
@@ -138,9 +139,9 @@ impl Expectations {
 }
 
 impl State {
-    fn pending_of(&mut self, key: &Key, now: Instant) -> &mut Pending {
+    fn pending_of(&mut self, key: &Key, now: Instant) -> &mut PendingWrites {
         let pending = self.pending.entry(key.clone());
-        let pending = pending.or_insert_with(|| Pending {
+        let pending = pending.or_insert_with(|| PendingWrites {
             versions: HashMap::new(),
             deletions: HashSet::new(),
             unsure_until: None,
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_may_have_been_written_is_waited_for() {
+    async fn uncertain_writes_are_awaited() {
         let expectations = Expectations::default();
         let (key, now) = (Key::new("ns", "web"), Instant::now());
         expectations.may_have_written(&key, now);
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_never_comes_back_is_given_up() {
+    async fn unobserved_writes_expire() {
         let expectations = Expectations::default();
         let (key, now) = (Key::new("ns", "web"), Instant::now());
         expectations.lock().seen.insert("pods".into(), 5);

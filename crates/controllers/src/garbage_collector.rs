@@ -1,4 +1,4 @@
-//! Deletes what is owned by nobody any more, and carries out how owners are to be deleted.
+//! Deletes objects without existing owners, and applies the propagation policies of deleted owners.
 //!
 //! Follows the metadata of every kind that can be deleted, custom ones too, in one `graph`; what a change there makes
 //! doubtful is looked up at the server and judged by `verdict`. Owners being deleted wait for their dependents
@@ -8,8 +8,9 @@
 mod graph;
 mod verdict;
 
+use locks::{Mutex, MutexGuard, RwLock};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use api::apiextensions::v1::CustomResourceDefinition;
@@ -22,6 +23,7 @@ use client::events::{Recorder, Severity};
 use client::informer::Change;
 use client::objects::{Deletion, Patch};
 use client::{Client, Error, Informer, Informers, Queue, Resource};
+use telemetry::logs::chain;
 use tracing::warn;
 
 use self::graph::{FOREGROUND, Graph, Identity, ORPHAN, Work, WrongNamespace};
@@ -29,26 +31,26 @@ use self::verdict::{Dependents, Owner, Verdict, verdict};
 use crate::manager::Context;
 use crate::metadata;
 
-/// How often the server is asked which kinds there are.
+/// Interval of discovery.
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
-/// A kind is served at the latest so long after its definition was accepted.
+/// Maximum time after which an accepted definition is served.
 const SERVED_AFTER: Duration = Duration::from_millis(500);
-/// How many objects are looked at at once.
+/// Number of concurrent workers.
 const WORKERS: usize = 20;
-/// So often a write is tried again because somebody else was faster.
+/// Maximum number of retries after conflicts.
 const CONFLICTS_MAX: usize = 5;
 
-/// What informers and workers share.
+/// State shared by informers and workers.
 struct Shared {
     client: Client,
     recorder: Recorder,
     graph: Mutex<Graph>,
-    /// What is to be looked at, by uid.
+    /// Objects to process, by UID.
     queue: Weak<Queue<Task>>,
     discovery: RwLock<Arc<Discovery>>,
 }
 
-/// What is to be done about an object.
+/// Task for an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Task {
     Delete(Text),
@@ -62,18 +64,18 @@ impl std::fmt::Display for Task {
     }
 }
 
-/// Why an attempt is to be made again.
+/// A reason to retry.
 #[derive(Debug, thiserror::Error)]
-enum Again {
+enum RetryReason {
     /// A request failed.
     #[error(transparent)]
     Client(#[from] Error),
-    /// Something about the object is not known yet: its kind is not served, or it was not seen by an informer.
-    #[error("the object or one of its owners is not known yet")]
+    /// The object is incompletely known: its kind is not served, or no informer has observed it.
+    #[error("the object or one of its owners has not been observed yet")]
     Unknown,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     // Kubernetes: its events name the controller, not its account.
     let recorder = Recorder::start(&context.client, "garbage-collector-controller", "");
@@ -92,7 +94,7 @@ pub async fn run(context: Context) {
         () = discover(&shared, &context.informers, &mut monitors) => {}
         () = context.runtime.shutdown.requested() => return,
     }
-    // Nothing is judged before everything that exists has been seen.
+    // No object is judged before all existing objects have been observed.
     for monitor in monitors.values() {
         tokio::select! {
             () = Informer::synced(monitor) => {}
@@ -120,22 +122,22 @@ pub async fn run(context: Context) {
     }
 }
 
-/// Asks which kinds there are until the server says so, and follows them.
+/// Requests discovery until it succeeds, and follows all kinds.
 async fn discover(shared: &Arc<Shared>, informers: &Informers, monitors: &mut HashMap<Resource, Informer<ObjectMeta>>) {
     loop {
         match shared.client.discover().await {
             Ok(discovery) => {
                 follow_kinds(shared, informers, &discovery, monitors);
-                *shared.discovery.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(discovery);
+                *shared.discovery.write() = Arc::new(discovery);
                 return;
             }
-            Err(error) => warn!(err = %error, "Could not discover resources"),
+            Err(error) => warn!(err = %chain(&error), "Could not discover resources"),
         }
         tokio::time::sleep(SERVED_AFTER).await;
     }
 }
 
-/// Starts informers of kinds that are new, ends those of kinds that are gone.
+/// Starts informers of new kinds, and stops those of removed ones.
 fn follow_kinds(
     shared: &Arc<Shared>,
     informers: &Informers,
@@ -148,7 +150,7 @@ fn follow_kinds(
             && !(it.resource.plural == "events" && matches!(&*it.resource.group, "" | "events.k8s.io"))
     };
     let wanted: Vec<&Resource> = discovery.resources.iter().filter(wanted).map(|it| &it.resource).collect();
-    // A group whose resources the server cannot tell now has not gone.
+    // A group whose resources are temporarily unknown was not removed.
     let is_stale = |it: &Resource| discovery.stale.contains(&format!("{}/{}", it.group, it.version));
     monitors.retain(|resource, _| wanted.contains(&resource) || is_stale(resource));
     for resource in wanted {
@@ -185,7 +187,7 @@ fn follow_kinds(
     }
 }
 
-/// Who an object is, and where it is served.
+/// Identity and resource of an object.
 struct Item {
     identity: Identity,
     resource: Resource,
@@ -195,14 +197,14 @@ struct Item {
 
 impl Shared {
     fn graph(&self) -> MutexGuard<'_, Graph> {
-        self.graph.lock().unwrap_or_else(PoisonError::into_inner)
+        self.graph.lock()
     }
 
     fn discovery(&self) -> Arc<Discovery> {
-        self.discovery.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.discovery.read().clone()
     }
 
-    async fn attempt(&self, task: &Task) -> Result<Next, Again> {
+    async fn attempt(&self, task: &Task) -> Result<Next, RetryReason> {
         match task {
             Task::Delete(uid) => self.attempt_to_delete(uid).await?,
             Task::Orphan(uid) => self.attempt_to_orphan(uid).await?,
@@ -243,7 +245,7 @@ impl Shared {
         }
     }
 
-    async fn attempt_to_delete(&self, uid: &str) -> Result<(), Again> {
+    async fn attempt_to_delete(&self, uid: &str) -> Result<(), RetryReason> {
         let Some((identity, observed, deleting, deleting_dependents)) =
             self.graph().node(uid).map(|it| (it.identity.clone(), it.observed, it.deleting, it.deleting_dependents))
         else {
@@ -253,7 +255,9 @@ impl Shared {
             return Ok(());
         }
         let discovery = self.discovery();
-        let Some(served) = discovery.find(&identity.api_version, &identity.kind) else { return Err(Again::Unknown) };
+        let Some(served) = discovery.find(&identity.api_version, &identity.kind) else {
+            return Err(RetryReason::Unknown);
+        };
         if served.namespaced && identity.namespace.is_empty() {
             // A cluster-wide object names an owner of a kind that has namespaces: no retry will resolve it.
             return Ok(());
@@ -265,7 +269,7 @@ impl Shared {
             self.add(work);
             return Ok(());
         };
-        let outcome = if observed { Ok(()) } else { Err(Again::Unknown) };
+        let outcome = if observed { Ok(()) } else { Err(RetryReason::Unknown) };
         if deleting_dependents {
             self.go_on_in_foreground(&item).await?;
             return outcome;
@@ -275,7 +279,7 @@ impl Shared {
             match self.owner_state(&discovery, owner, &item.identity).await? {
                 Some(state) => owners.push(state),
                 None if discovery.find(&owner.api_version, &owner.kind).is_some() => return Ok(()),
-                None => return Err(Again::Unknown),
+                None => return Err(RetryReason::Unknown),
             }
         }
         let dependents = {
@@ -308,7 +312,7 @@ impl Shared {
         outcome
     }
 
-    /// What an owner is; nothing if its kind is unknown, or not one that the object can be owned by.
+    /// State of an owner; `None` if its kind is unknown, or cannot own the object.
     async fn owner_state(
         &self,
         discovery: &Discovery,
@@ -373,7 +377,7 @@ impl Shared {
         };
         let mut result = objects.delete(&item.namespace, &item.identity.name, &how).await;
         if matches!(&result, Err(error) if error.is_conflict()) && how.resource_version.is_some() {
-            // It has changed. Unless its owners have, it is deleted whatever its version is.
+            // The object has changed. Unless its owners have, it is deleted regardless of its version.
             let Some(live) = self.live(item).await? else { return Ok(false) };
             if live.uid == latest.uid
                 && live.resource_version != latest.resource_version
@@ -397,19 +401,19 @@ impl Shared {
         self.change_owners(item, keep).await
     }
 
-    async fn attempt_to_orphan(&self, uid: &str) -> Result<(), Again> {
+    async fn attempt_to_orphan(&self, uid: &str) -> Result<(), RetryReason> {
         let dependents: Vec<Identity> = {
             let graph = self.graph();
             let Some(node) = graph.node(uid) else { return Ok(()) };
             node.dependents.iter().filter_map(|uid| graph.node(uid)).map(|it| it.identity.clone()).collect()
         };
         for dependent in dependents {
-            let Some(item) = self.item(&dependent) else { return Err(Again::Unknown) };
+            let Some(item) = self.item(&dependent) else { return Err(RetryReason::Unknown) };
             self.detach(&item, &[uid.into()]).await?;
         }
         let owner = self.graph().node(uid).map(|node| node.identity.clone());
         let Some(owner) = owner else { return Ok(()) };
-        let Some(item) = self.item(&owner) else { return Err(Again::Unknown) };
+        let Some(item) = self.item(&owner) else { return Err(RetryReason::Unknown) };
         self.remove_finalizer(&item, ORPHAN).await?;
         Ok(())
     }
@@ -423,7 +427,7 @@ impl Shared {
 
     async fn remove_finalizer(&self, item: &Item, finalizer: &str) -> Result<(), Error> {
         self.change(item, |object| {
-            let finalizers = object.at(&["metadata", "finalizers"]).and_then(Value::as_array).unwrap_or_default();
+            let finalizers = object.list_at(&["metadata", "finalizers"]);
             let rest: Vec<Value> = finalizers.iter().filter(|it| it.as_str() != Some(finalizer)).cloned().collect();
             (rest.len() != finalizers.len()).then(|| ("finalizers", Value::Array(rest)))
         })
@@ -441,7 +445,7 @@ impl Shared {
         .await
     }
 
-    /// Patches one field of the metadata of what is there now, unless it needs no change or is another object.
+    /// Patches one metadata field of the current object, unless it needs no change or was replaced.
     async fn change(&self, item: &Item, field: impl Fn(&Value) -> Option<(&'static str, Value)>) -> Result<(), Error> {
         let objects = self.client.documents(item.resource.clone());
         let mut conflicts = 0_usize;
@@ -451,7 +455,7 @@ impl Shared {
                 Err(error) if error.is_not_found() => return Ok(()),
                 Err(error) => return Err(error),
             };
-            let text = |name| object.str_at(&["metadata", name]).unwrap_or_default().to_owned();
+            let text = |name| object.text_at(&["metadata", name]).to_owned();
             let (uid, version) = (text("uid"), text("resourceVersion"));
             if uid != item.identity.uid.as_str() {
                 return Ok(());

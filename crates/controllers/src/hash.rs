@@ -1,8 +1,8 @@
 //! Short names for templates and revisions.
 //!
-//! The value is FNV over the canonical JSON of a template. Kubernetes hashes a dump of its Go structs, so that the names
-//! of our ReplicaSets differ from its; who looks for a ReplicaSet compares templates, never names.
-//! Revisions of StatefulSets and DaemonSets are hashed over JSON in Kubernetes, too, and get its names.
+//! The value is FNV over the canonical JSON of a template. Kubernetes hashes a dump of its Go structs, so the
+//! names of our ReplicaSets differ; ReplicaSets are found by comparing templates, never names. Revisions of
+//! StatefulSets and DaemonSets are hashed over JSON in Kubernetes, too, and have the same names.
 
 use api::json::{Value, to_string};
 
@@ -27,7 +27,7 @@ fn fnv_a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(OFFSET, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(PRIME))
 }
 
-/// The digits of a number, written with letters that names may hold and that form no words.
+/// The digits of a number, written with letters that are valid in names and form no words.
 #[must_use]
 pub fn encode(hash: u32) -> String {
     safe(&hash.to_string())
@@ -44,7 +44,7 @@ pub fn safe(text: &str) -> String {
 #[must_use]
 pub fn template(template: &Value, collisions: Option<i32>) -> String {
     let mut text = canonical(template);
-    // Kubernetes, too, appends the count to what is hashed.
+    // Kubernetes, too, appends the count to the hashed data.
     if let Some(collisions) = collisions {
         text.push_str(&collisions.to_string());
     }

@@ -1,7 +1,7 @@
 //! Revisions: templates as they were, kept in ControllerRevisions.
 //!
-//! StatefulSets and DaemonSets number their templates, find an old one again by its data, and forget the oldest.
-//! Follows Kubernetes' `pkg/controller/history`; names and hashes equal its.
+//! StatefulSets and DaemonSets number their templates, find an old one by its data, and delete the oldest.
+//! Follows Kubernetes' `pkg/controller/history`, with equal names and hashes.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ pub type Revision = Arc<Document<ControllerRevision>>;
 /// Names are cut so that there is room for the hash.
 const NAME_MAX: usize = 223;
 
-/// What a revision keeps of an object: its pod template, as a patch that replaces it.
+/// Data of a revision: the pod template, as a patch that replaces it.
 #[must_use]
 pub fn data_of(object: &Value) -> Value {
     let mut template = object.at(&["spec", "template"]).cloned().unwrap_or_default();
-    edit::set(&mut template, &["$patch"], "replace");
+    template.set_at(&["$patch"], "replace");
     let mut data = json!({"spec": {"template": template}});
     data.sort_keys();
     data
@@ -34,7 +34,7 @@ pub fn data_of(object: &Value) -> Value {
 #[must_use]
 pub fn template_of(revision: &Value) -> Option<Value> {
     let mut template = revision.at(&["data", "spec", "template"])?.clone();
-    edit::remove(&mut template, &["$patch"]);
+    template.remove_at(&["$patch"]);
     Some(template)
 }
 
@@ -70,13 +70,13 @@ pub fn new_revision(
     let owner = &controller.metadata.name;
     let name = format!("{}-{hash}", owner.get(..NAME_MAX).unwrap_or(owner));
     let mut labels = object.at(&["spec", "template", "metadata", "labels"]).cloned().unwrap_or_default();
-    edit::set(&mut labels, &[hash_label], hash);
+    labels.set_at(&[hash_label], hash);
     let namespace = controller.metadata.namespace.clone();
     let mut metadata = json!({"name": name, "namespace": namespace, "labels": labels});
     if !controller.metadata.annotations.is_empty() {
-        edit::set(&mut metadata, &["annotations"], edit::document(&controller.metadata.annotations));
+        metadata.set_at(&["annotations"], edit::document(&controller.metadata.annotations));
     }
-    edit::set(&mut metadata, &["ownerReferences"], vec![controller.reference()]);
+    metadata.set_at(&["ownerReferences"], vec![controller.reference()]);
     json!({
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",

@@ -1,30 +1,48 @@
-//! Keeps the number of replicas within an autoscaler's bounds.
+//! Scales workloads by metrics.
 //!
-//! There is no metrics API here: a target within its bounds stays as it is, and the autoscaler says that it gets no
-//! metrics, as Kubernetes' does without a metrics server. Follows Kubernetes `pkg/controller/podautoscaler/horizontal.go`.
+//! The controller reads the metrics of each autoscaler every 15 seconds. Each metric proposes a number of replicas; the largest
+//! proposal, limited by the scaling policies and the bounds, is written to the workload. Follows Kubernetes
+//! `pkg/controller/podautoscaler/horizontal.go`:
+//!
+//! - `source`: metrics from `metrics.k8s.io`, custom and external metrics from aggregated APIs.
+//! - `calculator`: the replicas that a metric calls for; `metrics`: proposals and their texts.
+//! - `behavior`: stabilization windows and policies.
 
+mod behavior;
+mod calculator;
 mod metrics;
+mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use api::autoscaling::v2::HorizontalPodAutoscaler;
-use api::core::v1::Pod;
+use api::core::v1::{ObjectReference, Pod};
 use api::json::Value;
 use api::labels::Selector;
 use api::time::Timestamp;
 use client::controller::{Controller, Next};
-use client::discovery::Discovery;
+use client::discovery::{Discovery, ServedResource};
 use client::informer::{Change, Informer, Key};
 use client::resources::Served as _;
 use client::{Client, Document, Resource};
+use locks::{Mutex, MutexGuard};
 
+use self::behavior::{History, Range};
+use self::calculator::{Calculator, Tolerances};
+use self::metrics::{Evaluation, MissingMetrics, Proposal, Replicas};
+use self::source::Source;
 use crate::action::Action;
 use crate::conditions::{self, Condition};
 use crate::executor::{Executor, Failure};
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::settings::Settings;
 use crate::{edit, outcome};
+
+/// Index of pods by namespace.
+const BY_NAMESPACE: &str = "namespace";
+/// Conflicts after which a rescale is given up until the next period.
+const ATTEMPTS_MAX: usize = 5;
 
 struct Autoscalers {
     autoscalers: Informer<Document<HorizontalPodAutoscaler>>,
@@ -32,11 +50,13 @@ struct Autoscalers {
     settings: Arc<Settings>,
     discovery: Mutex<Arc<Discovery>>,
     pods: Informer<Pod>,
-    /// Which pods the targets of autoscalers have, as far as they were looked at.
+    /// Pod selectors of the targets that were examined.
     selectors: Mutex<BTreeMap<Key, Selector>>,
+    /// Recent recommendations and changes.
+    histories: Mutex<BTreeMap<Key, History>>,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let autoscalers = context.informers.all::<Document<HorizontalPodAutoscaler>>();
     let runner = Controller::new(context.name, &context.runtime).watch_changes(&autoscalers, |change| match change {
@@ -46,8 +66,9 @@ pub async fn run(context: Context) {
     let executor = context.executor();
     let settings = context.settings.clone();
     let pods = context.informers.all::<Pod>();
-    let (discovery, selectors) = (Mutex::default(), Mutex::default());
-    let controller = Arc::new(Autoscalers { autoscalers, executor, settings, discovery, pods, selectors });
+    pods.store().add_index(BY_NAMESPACE, |pod| vec![pod.metadata.namespace.clone()]);
+    let (discovery, selectors, histories) = (Mutex::default(), Mutex::default(), Mutex::default());
+    let controller = Arc::new(Autoscalers { autoscalers, executor, settings, discovery, pods, selectors, histories });
     runner
         .run(move |key| {
             let controller = controller.clone();
@@ -56,74 +77,122 @@ pub async fn run(context: Context) {
         .await;
 }
 
-/// What is to be done about a target.
+/// Decision about a target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
-    /// It has no replicas, by somebody's wish.
+    /// Scaling is disabled: the target has zero replicas.
     Disabled,
-    /// It is out of bounds: how many it should have, and why.
+    /// The target is out of bounds: the new number of replicas, and the reason.
     Rescale(i32, &'static str),
-    /// Only metrics can say more.
+    /// Metrics are required.
     AskMetrics,
 }
 
 fn judge(autoscaler: &HorizontalPodAutoscaler, current: i32) -> Verdict {
     let spec = &autoscaler.spec;
-    let min = spec.min_replicas.unwrap_or(1);
+    let min = min_replicas(autoscaler);
     if current == 0 {
-        if min == 0 { Verdict::AskMetrics } else { Verdict::Disabled }
+        // A target that another client scaled to zero stays there.
+        let resumes = was_scaled_to_zero(autoscaler) && (min != 0 || has_metrics_without_pods(autoscaler));
+        if resumes { Verdict::AskMetrics } else { Verdict::Disabled }
     } else if current > spec.max_replicas {
         Verdict::Rescale(spec.max_replicas, "Current number of replicas above Spec.MaxReplicas")
     } else if current < min {
-        Verdict::Rescale(min, "Current number of replicas below Spec.MinReplicas")
+        Verdict::Rescale(min, BELOW_MIN)
     } else {
         Verdict::AskMetrics
     }
 }
 
-/// The status that is to be written, in the making.
+const BELOW_MIN: &str = "Current number of replicas below Spec.MinReplicas";
+
+fn min_replicas(autoscaler: &HorizontalPodAutoscaler) -> i32 {
+    autoscaler.spec.min_replicas.unwrap_or(1)
+}
+
+/// Whether this controller scaled the target to zero.
+fn was_scaled_to_zero(autoscaler: &HorizontalPodAutoscaler) -> bool {
+    let condition = autoscaler.status.conditions.iter().find(|it| it.condition_type == "ScaledToZero");
+    condition.is_some_and(|it| it.status == "True")
+}
+
+/// Whether a metric has values without any pod.
+fn has_metrics_without_pods(autoscaler: &HorizontalPodAutoscaler) -> bool {
+    let kind = |metric: &Value| matches!(metric.str_at(&["type"]), Some("Object" | "External"));
+    autoscaler.spec.metrics.iter().any(kind)
+}
+
+/// A number of replicas and the reason for it.
+struct Decision {
+    replicas: i32,
+    reason: String,
+    /// Statuses of the metrics.
+    metrics: Value,
+}
+
+/// The status that is to be written, in the making, and what else is to be done.
 struct Draft {
+    about: ObjectReference,
     object: Value,
     now: Timestamp,
+    actions: Vec<Action>,
 }
 
 impl Draft {
     fn new(autoscaler: &Document<HorizontalPodAutoscaler>, now: Timestamp) -> Self {
-        Self { object: autoscaler.to_value(), now }
+        let about = client::events::reference(&**autoscaler);
+        Self { about, object: autoscaler.to_value(), now, actions: Vec::new() }
+    }
+
+    fn warn(&mut self, reason: &'static str, message: String) {
+        self.actions.push(Action::warning(&self.about, reason, message));
     }
 
     fn condition(&mut self, kind: &str, status: &str, reason: &str, message: &str) {
         let condition = Condition { kind, status, reason, message, observed_generation: None };
-        if let Some(list) = edit::list(&mut self.object, &["status", "conditions"]) {
-            conditions::set(list, condition, self.now);
+        conditions::set(self.object.make_list_at(&["status", "conditions"]), condition, self.now);
+    }
+
+    /// Sets the numbers of replicas; the desired one stays as it was if it is not known.
+    fn replicas(&mut self, autoscaler: &HorizontalPodAutoscaler, current: i32, desired: Option<i32>, metrics: Value) {
+        self.object.set_at(&["status", "observedGeneration"], autoscaler.metadata.generation);
+        self.object.set_at(&["status", "currentReplicas"], current);
+        if let Some(desired) = desired {
+            self.object.set_at(&["status", "desiredReplicas"], desired);
         }
+        self.object.set_at(&["status", "currentMetrics"], metrics);
     }
 
-    fn replicas(&mut self, autoscaler: &HorizontalPodAutoscaler, current: i32, desired: i32) {
-        self.current(autoscaler, current);
-        edit::set(&mut self.object, &["status", "desiredReplicas"], desired);
-        edit::set(&mut self.object, &["status", "currentMetrics"], Value::Null);
-    }
-
-    fn current(&mut self, autoscaler: &HorizontalPodAutoscaler, current: i32) {
-        edit::set(&mut self.object, &["status", "observedGeneration"], autoscaler.metadata.generation);
-        edit::set(&mut self.object, &["status", "currentReplicas"], current);
-    }
-
-    /// Kubernetes: each metric that cannot be had leaves an empty place in the list.
-    fn metrics(&mut self, count: usize) {
-        let places = vec![api::json!({"type": ""}); count];
-        let list = if places.is_empty() { Value::Null } else { Value::Array(places) };
-        edit::set(&mut self.object, &["status", "currentMetrics"], list);
-    }
-
-    fn action(self, autoscaler: &Document<HorizontalPodAutoscaler>) -> Option<Action> {
-        let changed = self.object.get("status") != autoscaler.value().get("status");
-        changed.then_some(Action::UpdateStatus { resource: HorizontalPodAutoscaler::RESOURCE, object: self.object })
+    fn finish(mut self, autoscaler: &Document<HorizontalPodAutoscaler>) -> Vec<Action> {
+        if self.object.get("status") != autoscaler.value().get("status") {
+            let (resource, object) = (HorizontalPodAutoscaler::RESOURCE, self.object);
+            self.actions.push(Action::UpdateStatus { resource, object });
+        }
+        self.actions
     }
 }
 
-/// Why the pods of a target cannot be told from others: reason and message of the condition, and the event's.
+/// The statuses of all metrics. Kubernetes: each metric that cannot be had leaves an empty place in the list.
+fn statuses(results: &[Result<Proposal, MissingMetrics>]) -> Value {
+    let status = |result: &Result<Proposal, MissingMetrics>| match result {
+        Ok(proposal) => proposal.status.clone(),
+        Err(_) => api::json!({"type": ""}),
+    };
+    if results.is_empty() { Value::Null } else { Value::Array(results.iter().map(status).collect()) }
+}
+
+/// The largest proposal.
+fn largest(results: &[Result<Proposal, MissingMetrics>]) -> (i32, &str) {
+    let mut largest = (0, "");
+    for proposal in results.iter().flatten() {
+        if largest.0 == 0 || proposal.replicas > largest.0 {
+            largest = (proposal.replicas, &proposal.name);
+        }
+    }
+    largest
+}
+
+/// A reason why the pods of a target are ambiguous: reason and message of the condition, and the event's.
 struct Unclear {
     event: &'static str,
     reason: &'static str,
@@ -135,91 +204,218 @@ impl Autoscalers {
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
         let Some(autoscaler) = self.autoscalers.store().get_key(&key) else {
             self.selectors().remove(&key);
+            self.histories().remove(&key);
             return Ok(Next::Done);
         };
-        let about = client::events::reference(&**autoscaler);
-        let mut draft = Draft::new(&autoscaler, now());
-        let mut actions = Vec::new();
+        let mut draft = Draft::new(&autoscaler, self.executor.now());
         match self.scale(&autoscaler).await {
             Err(why) => {
-                actions.push(Action::warning(&about, "FailedGetScale", why.clone()));
                 let message = format!("the HPA controller was unable to get the target's current scale: {why}");
+                draft.warn("FailedGetScale", why);
                 draft.condition("AbleToScale", "False", "FailedGetScale", &message);
             }
             Ok((resource, scale)) => {
-                let current = i32::try_from(edit::int(&scale, &["spec", "replicas"])).unwrap_or(i32::MAX);
                 let message = "the HPA controller was able to get the target's current scale";
                 draft.condition("AbleToScale", "True", "SucceededGetScale", message);
-                match judge(&autoscaler, current) {
-                    Verdict::Disabled => {
-                        let message = "scaling is disabled since the replica count of the target is zero";
-                        draft.condition("ScalingActive", "False", "ScalingDisabled", message);
-                        draft.replicas(&autoscaler, current, current);
-                    }
-                    Verdict::Rescale(desired, why) => {
-                        let size = format!("New size: {desired}; reason: {why}");
-                        match self.rescale(&key, &autoscaler, &resource, scale, desired).await {
-                            Ok(()) => {
-                                let message =
-                                    format!("the HPA controller was able to update the target scale to {desired}");
-                                draft.condition("AbleToScale", "True", "SucceededRescale", &message);
-                                actions.push(Action::normal(&about, "SuccessfulRescale", size));
-                                let message = "the HPA controller did not scale the workload to zero";
-                                draft.condition("ScaledToZero", "False", "NotScaledToZero", message);
-                                draft.replicas(&autoscaler, current, desired);
-                                let time = edit::time(draft.now);
-                                edit::set(&mut draft.object, &["status", "lastScaleTime"], time);
-                            }
-                            Err(error) => {
-                                let message = format!("{size}; error: {error}");
-                                actions.push(Action::warning(&about, "FailedRescale", message));
-                                let message =
-                                    format!("the HPA controller was unable to update the target scale: {error}");
-                                draft.condition("AbleToScale", "False", "FailedUpdateScale", &message);
-                                draft.current(&autoscaler, current);
-                            }
-                        }
-                    }
-                    Verdict::AskMetrics => {
-                        draft.current(&autoscaler, current);
-                        let failure = match self.check_selector(&key, &scale) {
-                            Err(Unclear { event, reason, condition, message }) => {
-                                draft.condition("ScalingActive", "False", reason, &condition);
-                                draft.metrics(0);
-                                actions.push(Action::warning(&about, event, message.clone()));
-                                message
-                            }
-                            Ok(()) => {
-                                let (missing, failure) = metrics::missing(&autoscaler);
-                                if let Some(first) = missing.first() {
-                                    let message =
-                                        format!("the HPA was unable to compute the replica count: {}", first.cause);
-                                    draft.condition("ScalingActive", "False", first.reason, &message);
-                                }
-                                draft.metrics(missing.len());
-                                let told = missing.into_iter();
-                                actions.extend(told.map(|it| Action::warning(&about, it.reason, it.cause)));
-                                failure
-                            }
-                        };
-                        actions.push(Action::warning(&about, "FailedComputeMetricsReplicas", failure));
-                    }
-                }
+                self.decide(&key, &autoscaler, &resource, scale, &mut draft).await;
             }
         }
-        actions.extend(draft.action(&autoscaler));
-        match outcome::next(self.executor.perform(&key, actions).await)? {
+        match outcome::next(self.executor.perform(&key, draft.finish(&autoscaler)).await)? {
             Next::Done => Ok(Next::After(self.settings.autoscaler_period)),
             next => Ok(next),
         }
     }
 
-    fn selectors(&self) -> MutexGuard<'_, BTreeMap<Key, Selector>> {
-        self.selectors.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Determines the number of replicas, and changes it.
+    async fn decide(
+        &self,
+        key: &Key,
+        autoscaler: &HorizontalPodAutoscaler,
+        resource: &Resource,
+        scale: Value,
+        draft: &mut Draft,
+    ) {
+        let current = count(&scale, &["spec", "replicas"]);
+        self.histories().entry(key.clone()).or_default().begin(current, draft.now);
+        let decision = match judge(autoscaler, current) {
+            Verdict::Disabled => {
+                let message = "scaling is disabled since the replica count of the target is zero";
+                draft.condition("ScalingActive", "False", "ScalingDisabled", message);
+                return draft.replicas(autoscaler, current, Some(current), Value::Null);
+            }
+            Verdict::Rescale(replicas, reason) => {
+                Decision { replicas, reason: reason.to_owned(), metrics: Value::Null }
+            }
+            Verdict::AskMetrics => match self.measure(key, autoscaler, &scale, draft).await {
+                Some(decision) => decision,
+                None => return,
+            },
+        };
+        let Decision { replicas: desired, reason, metrics } = decision;
+        if desired == current {
+            return draft.replicas(autoscaler, current, Some(current), metrics);
+        }
+        let size = format!("New size: {desired}; reason: {reason}");
+        if let Err(error) = self.rescale(key, autoscaler, resource, scale, desired).await {
+            draft.warn("FailedRescale", format!("{size}; error: {error}"));
+            let message = format!("the HPA controller was unable to update the target scale: {error}");
+            draft.condition("AbleToScale", "False", "FailedUpdateScale", &message);
+            return draft.replicas(autoscaler, current, None, metrics);
+        }
+        let message = format!("the HPA controller was able to update the target scale to {desired}");
+        draft.condition("AbleToScale", "True", "SucceededRescale", &message);
+        draft.actions.push(Action::normal(&draft.about, "SuccessfulRescale", size));
+        let behavior = autoscaler.spec.behavior.as_ref();
+        self.histories().entry(key.clone()).or_default().changed(behavior, current, desired, draft.now);
+        if desired == 0 && min_replicas(autoscaler) == 0 && has_metrics_without_pods(autoscaler) {
+            let message = "the HPA controller scaled the workload to zero";
+            draft.condition("ScaledToZero", "True", "ScaledToZero", message);
+        } else {
+            let message = "the HPA controller did not scale the workload to zero";
+            draft.condition("ScaledToZero", "False", "NotScaledToZero", message);
+        }
+        draft.replicas(autoscaler, current, Some(desired), metrics);
+        draft.object.set_at(&["status", "lastScaleTime"], edit::time(draft.now));
     }
 
-    /// Whether the target says which pods are its, and no other autoscaler has them.
-    fn check_selector(&self, key: &Key, scale: &Value) -> Result<(), Unclear> {
+    /// The number of replicas that the metrics call for, within all limits; none if nothing can be decided.
+    async fn measure(
+        &self,
+        key: &Key,
+        autoscaler: &HorizontalPodAutoscaler,
+        scale: &Value,
+        draft: &mut Draft,
+    ) -> Option<Decision> {
+        let current = count(scale, &["spec", "replicas"]);
+        let (text, pods) = match self.check_selector(key, scale) {
+            Ok(found) => found,
+            Err(Unclear { event, reason, condition, message }) => {
+                draft.condition("ScalingActive", "False", reason, &condition);
+                draft.replicas(autoscaler, current, None, Value::Null);
+                draft.warn(event, message.clone());
+                draft.warn("FailedComputeMetricsReplicas", message);
+                return None;
+            }
+        };
+        let results = self.evaluate(autoscaler, scale, &text, &pods, draft.now).await;
+        for missing in results.iter().filter_map(|it| it.as_ref().err()) {
+            draft.warn(missing.reason, missing.cause.clone());
+        }
+        let (proposed, metric) = largest(&results);
+        let invalid = results.iter().filter(|it| it.is_err()).count();
+        if invalid >= results.len() || (invalid > 0 && proposed < current) {
+            let first = results.iter().find_map(|it| it.as_ref().err());
+            if let Some(first) = first {
+                let message = format!("the HPA was unable to compute the replica count: {}", first.cause);
+                draft.condition("ScalingActive", "False", first.reason, &message);
+            }
+            draft.replicas(autoscaler, current, None, statuses(&results));
+            let (all, first) = (results.len(), first.map(|it| it.failure.as_str()).unwrap_or_default());
+            let failure = format!("invalid metrics ({invalid} invalid out of {all}), first error is: {first}");
+            draft.warn("FailedComputeMetricsReplicas", failure);
+            return None;
+        }
+        let message = format!("the HPA was able to successfully calculate a replica count from {metric}");
+        draft.condition("ScalingActive", "True", "ValidMetricFound", &message);
+        let (replicas, reason) = self.limit(key, autoscaler, current, (proposed, metric), draft);
+        Some(Decision { replicas, reason, metrics: statuses(&results) })
+    }
+
+    /// Brings a proposal within the limits of change and the bounds.
+    fn limit(
+        &self,
+        key: &Key,
+        autoscaler: &HorizontalPodAutoscaler,
+        current: i32,
+        (proposed, metric): (i32, &str),
+        draft: &mut Draft,
+    ) -> (i32, String) {
+        let (spec, min) = (&autoscaler.spec, min_replicas(autoscaler));
+        let mut reason = match proposed.cmp(&current) {
+            std::cmp::Ordering::Greater => format!("{metric} above target"),
+            std::cmp::Ordering::Less => "All metrics below target".to_owned(),
+            std::cmp::Ordering::Equal => String::new(),
+        };
+        let range = Range { min, max: spec.max_replicas, current };
+        let window = self.settings.autoscaler_downscale_stabilization;
+        let limited = {
+            let mut histories = self.histories();
+            let history = histories.entry(key.clone()).or_default();
+            history.limit(spec.behavior.as_ref(), proposed.max(0), range, window, draft.now)
+        };
+        draft.condition("AbleToScale", "True", limited.stabilized.0, limited.stabilized.1);
+        let status = if limited.is_limited { "True" } else { "False" };
+        draft.condition("ScalingLimited", status, limited.limit.0, limited.limit.1);
+        if current == 0 && limited.replicas < min {
+            if reason.is_empty() {
+                BELOW_MIN.clone_into(&mut reason);
+            }
+            return (min, reason);
+        }
+        (limited.replicas, reason)
+    }
+
+    /// Evaluates all metrics, one after the other.
+    async fn evaluate(
+        &self,
+        autoscaler: &HorizontalPodAutoscaler,
+        scale: &Value,
+        selector: &str,
+        pods: &[Arc<Pod>],
+        now: Timestamp,
+    ) -> Vec<Result<Proposal, MissingMetrics>> {
+        let spec = &autoscaler.spec;
+        let objects = spec.metrics.iter().filter_map(|it| it.at(&["object", "describedObject"]));
+        for object in objects {
+            let text = |field: &str| object.str_at(&[field]).unwrap_or_default();
+            // A kind that is not served fails when its metric is evaluated.
+            let _ = self.served(text("apiVersion"), text("kind")).await;
+        }
+        let calculator = Calculator {
+            pods,
+            now,
+            tolerances: self.tolerances(autoscaler),
+            cpu_initialization: self.settings.autoscaler_cpu_initialization,
+            initial_readiness_delay: self.settings.autoscaler_initial_readiness_delay,
+        };
+        let replicas =
+            Replicas { spec: count(scale, &["spec", "replicas"]), status: count(scale, &["status", "replicas"]) };
+        let source = Source { client: self.executor.client(), namespace: &autoscaler.metadata.namespace };
+        let discovery = self.known();
+        let mut evaluation = Evaluation::new(source, calculator, replicas, selector, &discovery);
+        let mut results = Vec::with_capacity(spec.metrics.len());
+        for metric in &spec.metrics {
+            results.push(evaluation.evaluate(metric).await);
+        }
+        results
+    }
+
+    fn tolerances(&self, autoscaler: &HorizontalPodAutoscaler) -> Tolerances {
+        let behavior = autoscaler.spec.behavior.as_ref();
+        let own = |rules: Option<&api::autoscaling::v2::ScalingRules>| {
+            let own = rules.and_then(|it| it.tolerance.as_ref()).map(|it| it.as_approximate_f64());
+            own.unwrap_or(self.settings.autoscaler_tolerance)
+        };
+        Tolerances {
+            down: own(behavior.and_then(|it| it.scale_down.as_ref())),
+            up: own(behavior.and_then(|it| it.scale_up.as_ref())),
+        }
+    }
+
+    fn selectors(&self) -> MutexGuard<'_, BTreeMap<Key, Selector>> {
+        self.selectors.lock()
+    }
+
+    fn histories(&self) -> MutexGuard<'_, BTreeMap<Key, History>> {
+        self.histories.lock()
+    }
+
+    fn known(&self) -> Arc<Discovery> {
+        self.discovery.lock().clone()
+    }
+
+    /// The target's selector and its pods, unless another autoscaler has the same pods.
+    fn check_selector(&self, key: &Key, scale: &Value) -> Result<(String, Vec<Arc<Pod>>), Unclear> {
         let text = scale.str_at(&["status", "selector"]).unwrap_or_default();
         if text.is_empty() {
             return Err(Unclear {
@@ -239,43 +435,43 @@ impl Autoscalers {
             let message = format!("couldn't convert selector into a corresponding internal selector object: {error}");
             unclear("InvalidSelector", message)
         })?;
+        let mut pods = self.pods.store().by_index(BY_NAMESPACE, &key.namespace);
+        pods.retain(|pod| selector.matches(&pod.metadata.labels));
         let mut selectors = self.selectors();
-        selectors.insert(key.clone(), selector.clone());
-        let all = || selectors.iter().filter(|(other, _)| other.namespace == key.namespace);
-        if all().count() == 1 {
-            return Ok(());
-        }
-        let pods = self.pods.store().list();
-        let own = pods.iter().filter(|it| it.metadata.namespace == key.namespace).map(|it| &it.metadata.labels);
-        let rivals = own
-            .filter(|labels| selector.matches(*labels))
-            .flat_map(|labels| all().filter(|(_, it)| it.matches(labels)).map(|(other, _)| other.to_string()));
-        let rivals: BTreeSet<String> = rivals.collect();
+        selectors.insert(key.clone(), selector);
+        let rivals = rivals(&selectors, &key.namespace, &pods);
         if rivals.len() > 1 {
             let two = rivals.into_iter().take(2).collect::<Vec<_>>().join(" ");
             let message = format!("pods by selector {text} are controlled by more than one HPA (e.g. [{two}])");
             return Err(unclear("AmbiguousSelector", message));
         }
-        Ok(())
+        Ok((text.to_owned(), pods))
+    }
+
+    /// Finds a kind among the served ones, which are read again if it is not known.
+    async fn served(&self, api_version: &str, kind: &str) -> Result<Option<ServedResource>, client::Error> {
+        let found = find(&self.known(), api_version, kind);
+        if found.is_some() {
+            return Ok(found);
+        }
+        let fresh = Arc::new(self.executor.client().discover().await?);
+        let found = find(&fresh, api_version, kind);
+        *self.discovery.lock() = fresh;
+        Ok(found)
     }
 
     /// The target's resource and its scale, or why there is none.
     async fn scale(&self, autoscaler: &HorizontalPodAutoscaler) -> Result<(Resource, Value), String> {
         let client: &Client = self.executor.client();
         let target = &autoscaler.spec.scale_target_ref;
-        let known = || self.discovery.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if known().find(&target.api_version, &target.kind).is_none() {
-            let fresh = client.discover().await.map_err(|error| error.to_string())?;
-            *self.discovery.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(fresh);
-        }
-        let discovery = known();
-        let Some(served) = discovery.find(&target.api_version, &target.kind) else {
+        let served = self.served(&target.api_version, &target.kind).await.map_err(|error| error.to_string())?;
+        let Some(served) = served else {
             let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
-            return Err(format!("no matches for kind \"{}\" in group \"{group}\"", target.kind));
+            return Err(source::no_match(&target.kind, group));
         };
         let objects = client.documents(served.resource.clone());
         match objects.get_below(&autoscaler.metadata.namespace, &target.name, "scale").await {
-            Ok(scale) => Ok((served.resource.clone(), scale)),
+            Ok(scale) => Ok((served.resource, scale)),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -290,61 +486,55 @@ impl Autoscalers {
     ) -> Result<(), client::Error> {
         let objects = self.executor.client().documents(resource.clone());
         let name = &autoscaler.spec.scale_target_ref.name;
-        edit::set(&mut scale, &["spec", "replicas"], desired);
-        match objects.update_below(&key.namespace, name, "scale", &scale).await {
-            Err(error) if error.is_conflict() => {
-                let mut latest = objects.get_below(&key.namespace, name, "scale").await?;
-                edit::set(&mut latest, &["spec", "replicas"], desired);
-                objects.update_below(&key.namespace, name, "scale", &latest).await.map(drop)
+        let mut attempt = 1;
+        loop {
+            scale.set_at(&["spec", "replicas"], desired);
+            match objects.update_below(&key.namespace, name, "scale", &scale).await {
+                Err(error) if error.is_conflict() && attempt < ATTEMPTS_MAX => {
+                    attempt = attempt.saturating_add(1);
+                    scale = objects.get_below(&key.namespace, name, "scale").await?;
+                }
+                result => return result.map(drop),
             }
-            result => result.map(drop),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bounds_are_kept_and_all_else_is_the_metrics_matter() {
-        let autoscaler = |min: i32| -> HorizontalPodAutoscaler {
-            let spec = api::json!({"spec": {"minReplicas": min, "maxReplicas": 4, "metrics": [
-                {"type": "Resource", "resource": {"name": "cpu"}}]}});
-            api::json::from_value(&spec).expect("an autoscaler")
-        };
-        let below = Verdict::Rescale(2, "Current number of replicas below Spec.MinReplicas");
-        assert_eq!(judge(&autoscaler(2), 1), below);
-        assert_eq!(judge(&autoscaler(2), 9), Verdict::Rescale(4, "Current number of replicas above Spec.MaxReplicas"));
-        assert_eq!(judge(&autoscaler(2), 3), Verdict::AskMetrics);
-        assert_eq!(judge(&autoscaler(2), 0), Verdict::Disabled);
-    }
-
-    #[test]
-    fn metrics_that_cannot_be_had_leave_places_until_the_next_rescale() {
-        let object = api::json!({"metadata": {"name": "h", "generation": 2}, "spec": {}});
-        let autoscaler: Document<HorizontalPodAutoscaler> = Document::new(object).expect("an autoscaler");
-        let mut draft = Draft::new(&autoscaler, Timestamp { seconds: 0, nanos: 0 });
-        draft.current(&autoscaler, 3);
-        draft.metrics(2);
-        let status =
-            api::json!({"observedGeneration": 2, "currentReplicas": 3, "currentMetrics": [{"type": ""}, {"type": ""}]});
-        assert_eq!(draft.object.get("status"), Some(&status));
-        draft.replicas(&autoscaler, 3, 4);
-        assert_eq!(draft.object.at(&["status", "currentMetrics"]), Some(&Value::Null));
-    }
-
-    #[test]
-    fn a_status_is_written_when_it_differs() {
-        let object = api::json!({"metadata": {"name": "h"}, "spec": {}});
-        let autoscaler: Document<HorizontalPodAutoscaler> = Document::new(object).expect("an autoscaler");
-        let now = Timestamp { seconds: 0, nanos: 0 };
-        let mut draft = Draft::new(&autoscaler, now);
-        draft.condition("AbleToScale", "True", "SucceededGetScale", "m");
-        let Some(Action::UpdateStatus { object, .. }) = draft.action(&autoscaler) else { panic!("it is new") };
-        let again: Document<HorizontalPodAutoscaler> = Document::new(object).expect("an autoscaler");
-        let mut draft = Draft::new(&again, now);
-        draft.condition("AbleToScale", "True", "SucceededGetScale", "m");
-        assert_eq!(draft.action(&again), None);
-    }
+/// A number of replicas of a scale.
+fn count(scale: &Value, path: &[&str]) -> i32 {
+    i32::try_from(scale.int_at(path)).unwrap_or(i32::MAX)
 }
+
+/// A kind in its version, or in another one that is served. Kubernetes: the version of a reference is a hint.
+fn find(discovery: &Discovery, api_version: &str, kind: &str) -> Option<ServedResource> {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let in_group = || discovery.resources.iter().find(|it| it.resource.group == group && it.resource.kind == kind);
+    discovery.find(api_version, kind).or_else(in_group).cloned()
+}
+
+/// The autoscalers whose selectors match one of the pods; no more than two are looked for.
+fn rivals(selectors: &BTreeMap<Key, Selector>, namespace: &str, pods: &[Arc<Pod>]) -> BTreeSet<String> {
+    let all = || selectors.iter().filter(|(key, _)| key.namespace == namespace);
+    let mut rivals = BTreeSet::new();
+    if all().take(2).count() < 2 {
+        return rivals;
+    }
+    let mut last = None;
+    for labels in pods.iter().map(|pod| &pod.metadata.labels) {
+        // Most pods of a target have the same labels.
+        if last == Some(labels) {
+            continue;
+        }
+        last = Some(labels);
+        for (key, _) in all().filter(|(_, selector)| selector.matches(labels)) {
+            rivals.insert(key.to_string());
+            if rivals.len() > 1 {
+                return rivals;
+            }
+        }
+    }
+    rivals
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,10 +1,10 @@
 //! Jobs: pods that run to an end.
 //!
-//! It watches Jobs and pods. Every pod carries a finalizer until its end is counted: its uid is noted in the status,
-//! then the finalizer goes, then the number grows, so that no crash loses or repeats one. In reading order: `rule`
-//! decides how a Job stands and which pods it needs, `indexes` and `policy` what indexes and policies say about
-//! that, `backoff` when a failed pod may be replaced, `template` how its pods look, `tracking` how ends are counted.
-//! Follows Kubernetes' `pkg/controller/job`.
+//! It watches Jobs and pods. Every pod has a finalizer until its end is counted: its UID is recorded in the
+//! status, then the finalizer is removed, then the number is incremented, so that no crash loses or repeats
+//! one. In reading order: `rule` decides the state of a Job and the pods it needs, `indexes` and `policy`
+//! evaluate indexes and policies, `backoff` delays replacements, `template` builds the pods, `tracking` counts
+//! ends. Follows Kubernetes' `pkg/controller/job`.
 
 mod backoff;
 mod indexes;
@@ -15,9 +15,10 @@ mod template;
 mod tests;
 mod tracking;
 
+use locks::Mutex;
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::batch::v1::Job;
@@ -31,26 +32,26 @@ use client::resources::Served as _;
 use futures::future::join_all;
 
 use self::backoff::Backoff;
-use self::rule::{Outcome, Seen, Work};
+use self::rule::{ObservedState, Outcome, Work};
 use crate::action::{Action, Event};
 use crate::executor::{Executor, Failure, Owner};
 use crate::expectations::UNSETTLED;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::ownership::{self, Controller, INDEX, orphans_of};
 use crate::pods::PODS;
 
-/// As many are worked on at a time.
+/// Number of concurrent workers.
 const WORKERS: usize = 5;
 /// Changes of pods are gathered for this long, so that the status is written once for several of them.
 const BATCH: Duration = Duration::from_secs(1);
-/// What keeps a pod until it is counted.
+/// Finalizer that keeps a pod until it is counted.
 const FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 
-/// What there is to work on.
+/// An item to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Item {
     Job(Key),
-    /// A pod whose Job is gone or over, and which still has the finalizer.
+    /// A pod with the finalizer whose Job was deleted or has ended.
     Orphan(Key),
 }
 
@@ -75,18 +76,18 @@ fn is_tracked(pod: &Pod) -> bool {
     pod.metadata.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
 }
 
-/// Whether a Job is over.
+/// Whether a Job has finished.
 #[must_use]
 pub fn is_finished(job: &Job) -> bool {
     finished_at(job).is_some()
 }
 
-/// Whether somebody else looks after a Job and its pods.
+/// Whether another controller manages a Job and its pods.
 fn is_foreign(job: &Job) -> bool {
     job.spec.managed_by.as_deref().is_some_and(|by| by != "kubernetes.io/job-controller")
 }
 
-/// The condition that says how a Job ended.
+/// Returns the condition with which a Job ended.
 pub(crate) fn finished_at(job: &Job) -> Option<&api::batch::v1::JobCondition> {
     let is_end = |it: &&api::batch::v1::JobCondition| {
         matches!(it.condition_type.as_str(), "Complete" | "Failed") && it.status == "True"
@@ -94,7 +95,7 @@ pub(crate) fn finished_at(job: &Job) -> Option<&api::batch::v1::JobCondition> {
     job.status.conditions.iter().find(is_end)
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let jobs = context.informers.all::<Document<Job>>();
     let pods = context.informers.all::<Pod>();
@@ -130,6 +131,7 @@ pub async fn run(context: Context) {
             None
         })
         .workers(WORKERS);
+    let runner = context.watch_accounts(runner, &executor, Item::Job);
     let controller = Arc::new(Jobs { jobs, pods, executor, backoffs: Mutex::default() });
     let reconcile = move |item| {
         let controller = controller.clone();
@@ -143,7 +145,7 @@ pub async fn run(context: Context) {
     runner.run(reconcile).await;
 }
 
-/// What a change of a pod means.
+/// Returns the items to reconcile after a change of a pod.
 fn items_of(jobs: &Informer<Document<Job>>, pod: &Pod) -> Vec<Item> {
     let metadata = &pod.metadata;
     let orphan = || Item::Orphan(Key::new(metadata.namespace.clone(), metadata.name.clone()));
@@ -176,8 +178,8 @@ fn items_of(jobs: &Informer<Document<Job>>, pod: &Pod) -> Vec<Item> {
 }
 
 impl Jobs {
-    fn backoffs(&self) -> std::sync::MutexGuard<'_, HashMap<Key, Backoff>> {
-        self.backoffs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn backoffs(&self) -> locks::MutexGuard<'_, HashMap<Key, Backoff>> {
+        self.backoffs.lock()
     }
 
     fn forget(&self, key: &Key) {
@@ -209,11 +211,11 @@ impl Jobs {
         let controller = Controller { resource: &Job::RESOURCE, metadata: job.metadata() };
         let pods = self.pods_of(&key, &job, controller).await?;
         if !self.executor.settled(&key) {
-            // Something was adopted or released: the copies will say so soon.
+            // Objects were adopted or released: the informers will show it soon.
             return Ok(Next::After(UNSETTLED));
         }
         let backoff = self.backoffs().get(&key).cloned().unwrap_or_default();
-        let seen = Seen { job: job.clone(), pods, backoff, now: now() };
+        let seen = ObservedState { job: job.clone(), pods, backoff, now: self.executor.now() };
         let mut state = rule::assess(&seen);
         let (outcome, failure) = self.work(&key, &job, controller, state.work()).await;
         let tracking = state.conclude(&outcome);
@@ -279,7 +281,7 @@ impl Jobs {
         }
     }
 
-    /// Takes the finalizer off a pod; one that is gone has none.
+    /// Removes the finalizer from a pod; a deleted pod has none.
     async fn remove_finalizer(&self, key: &Key, pod: &Pod) -> Result<(), Failure> {
         if !is_tracked(pod) {
             return Ok(());
@@ -298,7 +300,7 @@ impl Jobs {
         }
     }
 
-    /// Writes what was counted: first the uids, then the finalizers go, then the numbers.
+    /// Writes the counts: first the UIDs, then without the finalizers, then the numbers.
     async fn track(&self, key: &Key, mut tracking: tracking::Tracking, backoff: Backoff) -> Result<(), Failure> {
         self.executor.perform(key, tracking.events()).await?;
         let mut version = None;
@@ -318,7 +320,7 @@ impl Jobs {
         let last = tracking.last_status(failure.is_none());
         if let Some(mut object) = last {
             if let Some(version) = version {
-                crate::edit::set(&mut object, &["metadata", "resourceVersion"], version);
+                object.set_at(&["metadata", "resourceVersion"], version);
             }
             self.executor.perform(key, vec![Action::UpdateStatus { resource: Job::RESOURCE, object }]).await?;
             let events: Vec<Event> = tracking.end();
@@ -332,7 +334,7 @@ impl Jobs {
         let Some(pod) = self.pods.store().get_key(&key).filter(|pod| is_tracked(pod)) else { return Ok(Next::Done) };
         if let Some(owner) = pod.metadata.controller().filter(|owner| ownership::refers_to(owner, &Job::RESOURCE)) {
             let job = self.jobs.store().get(&pod.metadata.namespace, &owner.name);
-            // A local copy may not know yet: only what the server does not know is gone.
+            // An informer may be outdated: only the server decides that a Job was deleted.
             if let Some(job) = job {
                 if job.metadata().uid == owner.uid && (!is_finished(&job) || is_foreign(&job)) {
                     return Ok(Next::Done);

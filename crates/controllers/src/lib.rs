@@ -1,25 +1,29 @@
 //! The controllers of the control plane, one folder each.
 //!
-//! The rule of a controller is a pure function from what is seen (documents, typed views, the time) to what is to be
-//! done: a list of [actions](action::Action). Everything else is shared, in reading order:
+//! The rule of a controller is a pure function from the observed state (documents, typed views, the time) to a
+//! list of [actions](action::Action). Everything else is shared, in reading order:
 //!
-//! - [`action`]: what can be done; [`executor`]: does it through the API, and knows what of it has been seen since.
-//! - [`expectations`]: a decision waits until the last one's writes are in the local copies, so that no stale copy makes
-//!   a pod too many; [`refusals`]: what the server refuses is tried again rarely, by one for all.
-//! - [`ownership`]: who controls what, adoption and release; [`pods`]: what all who own pods ask of them.
+//! - [`action`]: possible actions; [`executor`]: performs them through the API, and tracks which were observed
+//!   since.
+//! - [`expectations`]: a decision waits until the last one's writes are in the informers, so that no stale copy
+//!   leads to an extra pod; [`refusals`]: rejected creations are retried rarely, by one object on behalf of
+//!   all.
+//! - [`ownership`]: controller references, adoption and release; [`pods`]: helpers for all owners of pods.
 //! - [`edit`], [`hash`], [`history`]: small changes to whole documents, short names for them, and templates as they were.
-//! - [`placement`]: what those share that look at pods on nodes.
+//! - [`placement`]: shared parts of controllers that evaluate pods on nodes.
 //! - [`manager`]: the list of controllers, and which of them run.
-//! - [`settings`]: what the manager's flags say.
+//! - [`settings`]: settings from the manager's flags.
 //!
 //! The controllers: [`deployment`], [`replicaset`], [`replicationcontroller`], [`statefulset`], [`job`], [`cronjob`],
 //! [`ttl_after_finished`], [`daemonset`], [`node_lifecycle`], [`taint_eviction`], [`device_taint_eviction`].
 //!
-//! And those that keep the house: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
+//! Other controllers: [`garbage_collector`], [`namespace`], [`service_account`], [`root_ca_publisher`],
 //! [`endpoints`], [`endpointslice`], [`endpointslice_mirroring`], [`disruption`], [`pod_garbage_collector`],
-//! [`volume_protection`], [`persistentvolume_binder`], [`ephemeral_volume`], [`resourceclaim`], [`resourcequota`],
-//! [`certificate_requests`], [`clusterrole_aggregation`], [`token_cleaner`], [`service_account_tokens`], [`horizontal_pod_autoscaler`],
-//! [`ttl`], [`policy_status`], [`service_cidr`], [`trust_bundle_publisher`], [`bootstrap_signer`].
+//! [`volume_protection`], [`persistentvolume_binder`], [`ephemeral_volume`], [`resourceclaim`],
+//! [`resourcequota`], [`certificate_requests`], [`clusterrole_aggregation`], [`token_cleaner`],
+//! [`service_account_tokens`], [`horizontal_pod_autoscaler`], [`ttl`], [`policy_status`], [`service_cidr`],
+//! [`trust_bundle_publisher`], [`bootstrap_signer`]; for simulated nodes: [`simulated_volumes`],
+//! [`simulated_load_balancers`].
 
 pub mod action;
 pub mod bootstrap_signer;
@@ -74,9 +78,12 @@ pub mod service_account_tokens;
 pub mod service_cidr;
 mod services;
 pub mod settings;
+pub mod simulated_load_balancers;
+pub mod simulated_volumes;
 pub mod statefulset;
 pub mod taint_eviction;
 pub mod token_cleaner;
+mod toleration_resolver;
 pub mod trust_bundle_publisher;
 pub mod ttl;
 pub mod ttl_after_finished;

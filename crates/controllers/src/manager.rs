@@ -4,16 +4,17 @@
 //! are shared and read as the manager itself. A controller is one line in [`CONTROLLERS`]: the name that `--controllers`
 //! takes, its service account, and what runs it.
 
+use std::fmt::Display;
+use std::hash::Hash;
 use std::pin::Pin;
 use std::sync::Arc;
-#[cfg(not(test))]
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use api::core::v1::ServiceAccount;
 use api::features::Features;
-#[cfg(not(test))]
-use api::time::Timestamp;
-use client::controller::Runtime;
+use client::controller::{Controller, Runtime};
+use client::informer::{Change, Key};
 use client::{Client, Informers};
+use telemetry::logs::chain;
 use tokio::task::JoinSet;
 use tracing::error;
 
@@ -24,14 +25,14 @@ use crate::settings::Settings;
 /// The identity under which informers read.
 pub const IDENTITY: &str = "system:kube-controller-manager";
 
-/// What runs until its end.
+/// A running controller.
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 type Run = fn(Context) -> Running;
 
 /// A controller that can run.
 pub struct Entry {
-    /// What `--controllers` calls it.
+    /// Name in `--controllers`.
     pub name: &'static str,
     /// The service account in `kube-system` under which it acts, which is also the component of its events.
     pub account: &'static str,
@@ -40,7 +41,7 @@ pub struct Entry {
 
 macro_rules! controllers {
     ($($name:literal as $account:literal => $run:path,)*) => {
-        /// All controllers. Not a constant: those who read one compile what is in it.
+        /// All controllers. Not a constant: each use of a constant would compile its contents again.
         pub static CONTROLLERS: &[Entry] =
             &[$(Entry { name: $name, account: $account, run: |context| Box::pin($run(context)) },)*];
     };
@@ -80,8 +81,11 @@ controllers! {
     "service-cidr-controller" as "service-cidrs-controller" => crate::service_cidr::run,
     "serviceaccount-controller" as "service-account-controller" => crate::service_account::run,
     "serviceaccount-token-controller" as "service-account-token" => crate::service_account_tokens::run,
+    "simulated-load-balancer-controller" as "service-controller" => crate::simulated_load_balancers::run,
+    "simulated-volume-controller" as "persistent-volume-binder" => crate::simulated_volumes::run,
     "statefulset-controller" as "statefulset-controller" => crate::statefulset::run,
     "taint-eviction-controller" as "node-controller" => crate::taint_eviction::run,
+    "toleration-resolver-controller" as "toleration-resolver" => crate::toleration_resolver::run,
     "token-cleaner-controller" as "token-cleaner" => crate::token_cleaner::run,
     "ttl-after-finished-controller" as "ttl-after-finished-controller" => crate::ttl_after_finished::run,
     "ttl-controller" as "ttl-controller" => crate::ttl::run,
@@ -89,50 +93,69 @@ controllers! {
     "volumeattributesclass-protection-controller" as "volumeattributesclass-protection-controller" => crate::volume_protection::run_classes,
 }
 
-/// What a controller is given.
+/// Controllers that `*` does not select: they are for clusters whose other components are upstream's.
+const NAMED_ONLY: &[&str] = &["toleration-resolver-controller"];
+
+/// Inputs of a controller.
 pub struct Context {
-    /// Its service account: the component of its events, and its name in logs and metrics.
+    /// Its service account: component of its events, and its name in logs and metrics.
     pub name: &'static str,
-    /// Speaks under its identity.
+    /// Client with its identity.
     pub client: Client,
-    /// What it reads, shared with the others.
+    /// Informers, shared with the other controllers.
     pub informers: Arc<Informers>,
-    /// What the server refuses, shared with the others.
+    /// Rejected creations, shared with the other controllers.
     pub refusals: Arc<Refusals>,
-    /// Which gates are open.
+    /// Enabled feature gates.
     pub features: Features,
-    /// What the flags say.
+    /// Settings from the flags.
     pub settings: Arc<Settings>,
     /// Metrics of queues, health, and the end.
     pub runtime: Runtime,
 }
 
 impl Context {
-    /// What performs its actions.
+    /// Returns the executor of its actions.
     #[must_use]
     pub fn executor(&self) -> Executor {
         Executor::new(self.name, self.client.clone(), self.refusals.clone())
     }
+
+    /// Reconciles keys whose pods were rejected for lack of a service account as soon as the account appears.
+    #[must_use]
+    pub fn watch_accounts<K>(&self, runner: Controller<K>, executor: &Executor, item: fn(Key) -> K) -> Controller<K>
+    where
+        K: Clone + Eq + Hash + Display + Send + Sync + 'static,
+    {
+        let executor = executor.clone();
+        runner.watch_changes(&self.informers.all::<ServiceAccount>(), move |change| {
+            let keys = match change {
+                Change::Added(account) => executor.refused_without(&account.metadata.namespace, &account.metadata.name),
+                _ => Vec::new(),
+            };
+            keys.into_iter().map(item)
+        })
+    }
 }
 
-/// Gives a client to each identity: the name of a user.
+/// Returns a client for an identity: the name of a user.
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// What the manager needs.
+/// Inputs of the manager.
 pub struct Options {
-    /// Gives a client to each identity.
+    /// Returns a client for an identity.
     pub clients: Clients,
-    /// Which controllers run, as `--controllers` has it: `*`, `name` or `-name`.
+    /// Controllers to run, as in `--controllers`: `*`, `name` or `-name`.
     pub controllers: Vec<String>,
-    /// Which gates are open.
+    /// Enabled feature gates.
     pub features: Features,
-    /// What the flags say.
+    /// Settings from the flags.
     pub settings: Settings,
     /// Metrics of queues, health, and the end.
     pub runtime: Runtime,
 }
 
-/// Why `--controllers` cannot be followed.
+/// An unknown name in `--controllers`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not in the list of known controllers")]
 pub struct UnknownController(String);
@@ -156,7 +179,7 @@ impl Entry {
         self.name == name || self.name.strip_suffix("-controller") == Some(name)
     }
 
-    /// Whether it runs: it is named, or all are and it is not excluded. The first word about it counts.
+    /// Whether the controller runs: `name` or `*` enables it, `-name` disables it. The first match decides.
     fn is_selected(&self, selection: &[String]) -> bool {
         for word in selection {
             match word.strip_prefix('-') {
@@ -165,11 +188,11 @@ impl Entry {
                 _ => {}
             }
         }
-        selection.iter().any(|word| word == "*")
+        selection.iter().any(|word| word == "*") && !NAMED_ONLY.contains(&self.name)
     }
 }
 
-/// Runs the selected controllers until the end is asked for.
+/// Runs the selected controllers until shutdown.
 ///
 /// The future is boxed: all controllers would be compiled once more in the crate that awaits it.
 pub fn run(options: Options) -> Running {
@@ -184,7 +207,8 @@ async fn run_selected(options: Options) {
     for entry in CONTROLLERS.iter().filter(|entry| entry.is_selected(&options.controllers)) {
         let context = Context {
             name: entry.account,
-            client: (options.clients)(&format!("system:serviceaccount:kube-system:{}", entry.account)),
+            client: (options.clients)(&format!("system:serviceaccount:kube-system:{}", entry.account))
+                .with_clock(&options.runtime.clock),
             informers: informers.clone(),
             refusals: refusals.clone(),
             features: options.features,
@@ -195,21 +219,9 @@ async fn run_selected(options: Options) {
     }
     while let Some(ended) = running.join_next().await {
         if let Err(failure) = ended {
-            error!(err = %failure, "Controller ended");
+            error!(err = %chain(&failure), "Controller ended");
         }
     }
-}
-
-/// The time in tests, which may be paused.
-#[cfg(test)]
-pub(crate) use crate::model::now;
-
-/// The time on the wall.
-#[cfg(not(test))]
-#[must_use]
-pub fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
 }
 
 #[cfg(test)]
@@ -233,6 +245,9 @@ mod tests {
         check("*,-deployment-controller", false, true);
         check("deployment", true, false);
         check("-replicaset,*", true, false);
+        let resolver = CONTROLLERS.iter().find(|entry| entry.is_called("toleration-resolver")).unwrap();
+        assert!(!resolver.is_selected(&["*".to_owned()]));
+        assert!(resolver.is_selected(&["toleration-resolver".to_owned()]));
         let unknown = check_selection(&["*".to_owned(), "-unheard".to_owned()]).unwrap_err();
         assert_eq!(unknown.to_string(), "\"unheard\" is not in the list of known controllers");
     }

@@ -1,4 +1,4 @@
-//! Informers that keep only the metadata of objects, for those who work on every kind.
+//! Informers that keep only the metadata of objects, for controllers that process every kind.
 
 use api::meta::v1::ObjectMeta;
 use client::objects::Selection;

@@ -1,9 +1,9 @@
 //! A small world in which workload controllers are tested as a whole: their rules, queues, expectations and writes.
 //!
-//! `server` keeps objects as an API server does, tells watchers, and fails now and then, before or after a write.
-//! `world` plays users, scheduler and kubelets by a seeded generator, in paused time, and ends and starts the
-//! controllers anew. A model (in `workloads`) says what is disturbed, what must hold after every write of a
-//! controller, and how it must all end. A failure names its seed.
+//! `server` keeps objects like an API server, notifies watchers, and fails occasionally, before or after a
+//! write. `world` simulates users, scheduler and kubelets by a seeded generator, in paused time, and restarts
+//! the controllers. A model (in `workloads`) defines the disturbances, the invariants after every write of a
+//! controller, and the final state. A failure names its seed.
 
 mod server;
 mod workloads;
@@ -12,17 +12,21 @@ mod world;
 use std::sync::LazyLock;
 
 use api::time::Timestamp;
-use tokio::time::Instant;
+use clock::Clock;
 
-/// When all worlds begin.
+/// Start time of all worlds.
 const BEGIN: Timestamp = Timestamp { seconds: 1_800_000_000, nanos: 0 };
 
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+static CLOCK: LazyLock<Clock> = LazyLock::new(|| Clock::starting_at(BEGIN));
+
+/// The clock of all worlds.
+pub(crate) fn clock() -> &'static Clock {
+    &CLOCK
+}
 
 /// The time, which passes as the runtime's does: not at all where it is paused and all wait.
 pub(crate) fn now() -> Timestamp {
-    let start = *START;
-    BEGIN.plus(Instant::now().saturating_duration_since(start))
+    CLOCK.now()
 }
 
 /// Random numbers that a seed decides.

@@ -1,8 +1,8 @@
 //! Empties namespaces that are being deleted, and lets them go.
 //!
-//! Pods go first; while one remains, nothing else is touched. Then all other resources, custom ones too, as discovery
-//! names them. The status says what is left (`conditions`); what holds a namespace is looked at again after half the
-//! time that it may take. Follows Kubernetes `pkg/controller/namespace`.
+//! Pods are deleted first; while one remains, nothing else is touched. Then all other resources, including
+//! custom ones, as listed by discovery. The status reports the remaining objects (`conditions`); a blocked
+//! namespace is retried after half of its expected time. Follows Kubernetes `pkg/controller/namespace`.
 
 mod conditions;
 
@@ -22,22 +22,21 @@ use client::resources::Served as _;
 use client::{Client, Error};
 
 use self::conditions::{Findings, with_conditions};
-use crate::edit;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 
-/// A deletion is begun this long after it was asked for, so that the last creations are seen.
+/// Delay between the request for a deletion and its start, so that the last creations are observed.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What a finalizer may take.
+/// Expected time of a finalizer.
 const FINALIZER_SECONDS: i64 = 15;
-/// The finalizer of namespaces.
+/// The finalizer in the spec of namespaces, which this controller removes.
 const FINALIZER: &str = "kubernetes";
 
-/// As many namespaces are emptied at a time.
+/// Number of concurrent workers.
 const WORKERS: usize = 10;
 /// Retries come at least once a minute.
 const BACKOFF: Backoff = Backoff { first: Duration::from_millis(5), max: Duration::from_secs(60) };
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let namespaces = context.informers.all::<Namespace>();
     let runner = Controller::with_limits(context.name, &context.runtime, BACKOFF, Some(Bucket::default()));
@@ -59,17 +58,17 @@ pub async fn run(context: Context) {
                 if namespaces.store().get_key(&key).is_none() {
                     return Ok(Next::Done);
                 }
-                let again = empty(&client, &key.name, now()).await?;
+                let again = empty(&client, &key.name, client.clock().now()).await?;
                 Ok::<_, EmptyError>(again.map_or(Next::Done, Next::After))
             }
         })
         .await;
 }
 
-/// What one resource of a namespace is like after it was deleted.
+/// Remaining objects of one resource of a namespace after deletion.
 #[derive(Debug, Default)]
-struct Rest {
-    /// How long it may take until the rest is gone.
+struct RemainingObjects {
+    /// Expected time until the rest is deleted.
     seconds: i64,
     remaining: usize,
     failure: Option<String>,
@@ -78,7 +77,7 @@ struct Rest {
 /// Empties a namespace, if it is being deleted. Gives back when to look again, or nothing if nothing is left to do.
 ///
 /// # Errors
-/// What could not be asked or written; it is to be tried again.
+/// A request failed; it is to be retried.
 async fn empty(client: &Client, name: &str, now: Timestamp) -> Result<Option<Duration>, EmptyError> {
     let namespaces = client.documents(Namespace::RESOURCE);
     let mut namespace = match namespaces.get("", name).await {
@@ -89,10 +88,10 @@ async fn empty(client: &Client, name: &str, now: Timestamp) -> Result<Option<Dur
     let deleted_at = namespace.str_at(&["metadata", "deletionTimestamp"]).and_then(|it| Timestamp::parse(it).ok());
     let Some(deleted_at) = deleted_at else { return Ok(None) };
     if namespace.str_at(&["status", "phase"]) != Some("Terminating") {
-        edit::set(&mut namespace, &["status", "phase"], "Terminating");
+        namespace.set_at(&["status", "phase"], "Terminating");
         namespace = namespaces.update_status("", name, &namespace).await?;
     }
-    let finalizers = namespace.at(&["spec", "finalizers"]).and_then(Value::as_array).unwrap_or_default();
+    let finalizers = namespace.list_at(&["spec", "finalizers"]);
     if finalizers.is_empty() {
         return Ok(None);
     }
@@ -107,27 +106,25 @@ async fn empty(client: &Client, name: &str, now: Timestamp) -> Result<Option<Dur
         let half = u64::try_from(seconds.div_euclid(2)).unwrap_or(0).saturating_add(1);
         return Ok(Some(Duration::from_secs(half)));
     }
-    if let Some(finalizers) = edit::list(&mut namespace, &["spec", "finalizers"]) {
-        finalizers.retain(|it| it.as_str() != Some(FINALIZER));
-    }
+    namespace.make_list_at(&["spec", "finalizers"]).retain(|it| it.as_str() != Some(FINALIZER));
     match namespaces.update_below("", name, "finalize", &namespace).await {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(None),
     }
 }
 
-/// Why a namespace is not empty yet.
+/// A reason why a namespace is not empty yet.
 #[derive(Debug, thiserror::Error)]
 enum EmptyError {
     /// A request failed.
     #[error(transparent)]
     Client(#[from] Error),
-    /// Something of its content could not be found or deleted.
+    /// Some of its content could not be listed or deleted.
     #[error("content of the namespace was not deleted: {0}")]
     Content(String),
 }
 
-/// Deletes everything, pods first; tells what is left and how long that may take.
+/// Deletes everything, pods first; returns the remaining objects and the expected time.
 async fn empty_all(client: &Client, namespace: &str, deleted_at: Timestamp, now: Timestamp) -> (Findings, i64) {
     let mut findings = Findings::default();
     let mut seconds = 0;
@@ -160,7 +157,7 @@ async fn empty_all(client: &Client, namespace: &str, deleted_at: Timestamp, now:
         }
         seconds = seconds.max(rest.seconds);
         if is_pods(served) && rest.remaining > 0 {
-            // Kubernetes: as long as pods remain, the conditions do not speak of content.
+            // Kubernetes: as long as pods remain, the conditions do not mention content.
             findings.remaining.clear();
             findings.finalizers.clear();
             break;
@@ -175,8 +172,8 @@ async fn empty_one(
     namespace: &str,
     (deleted_at, now): (Timestamp, Timestamp),
     findings: &mut Findings,
-) -> Rest {
-    let mut rest = Rest::default();
+) -> RemainingObjects {
+    let mut rest = RemainingObjects::default();
     let result = empty_resource(client, served, namespace, &mut rest, (deleted_at, now)).await;
     let left = match result {
         Ok(left) => left,
@@ -209,12 +206,12 @@ async fn empty_one(
     rest
 }
 
-/// Deletes all objects of one resource; gives back what is left.
+/// Deletes all objects of one resource; returns the remaining ones.
 async fn empty_resource(
     client: &Client,
     served: &ServedResource,
     namespace: &str,
-    rest: &mut Rest,
+    rest: &mut RemainingObjects,
     (deleted_at, now): (Timestamp, Timestamp),
 ) -> Result<Vec<ObjectMeta>, Error> {
     let selection = Selection { namespace: namespace.to_owned(), ..Selection::default() };
@@ -258,7 +255,7 @@ async fn empty_resource(
     Ok(left.iter().map(|object| ObjectMeta::of(object).unwrap_or_default()).collect())
 }
 
-/// How long pods that run may take to end.
+/// Longest grace period of running pods.
 fn longest_grace(pods: &[Pod]) -> i64 {
     let runs = |pod: &&Pod| !matches!(pod.status.phase.as_str(), "Succeeded" | "Failed");
     pods.iter().filter(runs).filter_map(|pod| pod.spec.termination_grace_period_seconds).max().unwrap_or(0).max(0)

@@ -1,9 +1,9 @@
-//! Node lifecycle: nodes that fall silent are told to be, and their pods are sent elsewhere.
+//! Node lifecycle: detects nodes without heartbeats, and evicts their pods.
 //!
-//! It watches nodes, their leases and pods. [`health`] says whether anything is heard of a node, [`taints`] which taints
-//! follow from its conditions, [`zones`] how many nodes may be given up at a time, [`labels`] which old labels follow new
-//! ones; [`monitor`] puts them together. `pods` marks the pods of silent nodes as not ready.
-//! Follows Kubernetes' `pkg/controller/nodelifecycle`.
+//! It watches nodes, their leases and pods. [`health`] detects missing heartbeats, [`taints`] derives taints
+//! from conditions, [`zones`] limits the rate of evictions, [`labels`] syncs deprecated labels; [`monitor`]
+//! combines them. `pods` marks the pods of silent nodes as not ready. Follows Kubernetes'
+//! `pkg/controller/nodelifecycle`.
 
 pub mod health;
 pub mod labels;
@@ -12,39 +12,40 @@ mod pods;
 pub mod taints;
 pub mod zones;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use locks::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::coordination::v1::Lease;
 use api::core::v1::{Node, ObjectReference, Pod, Taint};
 use api::json::{Text, Value};
+use api::well_known::NAMESPACE_NODE_LEASE;
 use client::Document;
 use client::controller::{Controller, Next, own};
 use client::informer::{Change, Informer, Key};
 use client::objects::{Patch, Selection};
 use client::resources::Served as _;
-use tokio::time::MissedTickBehavior;
+use telemetry::logs::chain;
 use tracing::{debug, warn};
 
-use self::monitor::{Findings, Monitor, Seen};
+use self::monitor::{Findings, Monitor, ObservedNode};
 use crate::action::Action;
 use crate::executor::{Executor, Failure};
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::placement::{index_pods_by_node, pods_on};
 
-const LEASES: &str = "kube-node-lease";
 const WORKERS: usize = 8;
-/// How often silent nodes are given up, if it is their turn.
+/// Interval at which silent nodes are tainted, subject to the rate limits.
 const EVICTION_PERIOD: Duration = Duration::from_millis(100);
 
-/// What can be set.
+/// Settings of the controller.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Settings {
-    /// How often all nodes are looked at.
+    /// Interval of health checks.
     pub period: Duration,
-    /// How long a node may be silent.
+    /// Grace periods for missing heartbeats.
     pub grace: health::Grace,
-    /// How fast nodes are given up.
+    /// Rate limits of evictions.
     pub rates: zones::Rates,
 }
 
@@ -63,10 +64,10 @@ struct Lifecycle {
     monitor: Mutex<Monitor>,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let settings = context.settings.node_lifecycle;
-    let selection = Selection { namespace: LEASES.to_owned(), ..Selection::default() };
+    let selection = Selection { namespace: NAMESPACE_NODE_LEASE.to_owned(), ..Selection::default() };
     let lifecycle = Arc::new(Lifecycle {
         nodes: context.informers.all(),
         leases: context.informers.of(&selection),
@@ -110,14 +111,14 @@ fn newly_bound(change: &Change<Pod>) -> Option<Key> {
 
 impl Lifecycle {
     fn monitor(&self) -> MutexGuard<'_, Monitor> {
-        self.monitor.lock().unwrap_or_else(PoisonError::into_inner)
+        self.monitor.lock()
     }
 
-    /// Brings a node's taints and old labels in line with its conditions.
+    /// Updates a node's taints and deprecated labels from its conditions.
     async fn follow_conditions(&self, key: Key) -> Result<Next, Failure> {
         let Some(node) = self.nodes.store().get_key(&key) else { return Ok(Next::Done) };
         let mut actions = Vec::new();
-        if let Some(next) = taints::by_conditions(&node, now()) {
+        if let Some(next) = taints::by_conditions(&node, self.executor.now()) {
             actions.push(patch(&key.name, taints::patch(&node, &next)));
         }
         if let Some(labels) = labels::patch(&node) {
@@ -127,46 +128,44 @@ impl Lifecycle {
         Ok(Next::Done)
     }
 
-    /// A pod that comes to a node that is not ready is not ready, either.
+    /// Marks a pod as not ready if it was assigned to a node that is not ready.
     async fn greet(&self, key: Key) -> Result<Next, Failure> {
         let Some(pod) = self.pods.store().get_key(&key) else { return Ok(Next::Done) };
         let Some(node) = self.nodes.store().get("", &pod.spec.node_name) else { return Ok(Next::Done) };
         let is_bad = health::ready(&node).is_some_and(|ready| ready.status != "True");
         if is_bad && self.monitor().knows(&pod.spec.node_name) {
-            pods::mark_not_ready(&self.executor, &pod, now()).await?;
+            pods::mark_not_ready(&self.executor, &pod, self.executor.now()).await?;
         }
         Ok(Next::Done)
     }
 
-    /// Looks at all nodes from time to time, and gives silent ones up as their turn comes.
+    /// Checks all nodes periodically, and taints silent ones within the rate limits.
     async fn watch_over(&self) {
         self.nodes.synced().await;
         self.leases.synced().await;
         self.pods.synced().await;
-        let mut looks = tokio::time::interval(self.settings.period);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut turns = tokio::time::interval(EVICTION_PERIOD);
-        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let clock = self.executor.client().clock();
+        let (mut looks, mut turns) = (clock.interval(self.settings.period), clock.interval(EVICTION_PERIOD));
         loop {
             let is_waiting = self.monitor().is_waiting();
             tokio::select! {
-                _ = looks.tick() => self.look().await,
-                _ = turns.tick(), if is_waiting => self.give_up().await,
+                () = looks.tick() => self.look().await,
+                () = turns.tick(), if is_waiting => self.give_up().await,
             }
         }
     }
 
     async fn look(&self) {
         let nodes = self.nodes.store().list();
-        let seen: Vec<Seen<'_>> = nodes
+        let seen: Vec<ObservedNode<'_>> = nodes
             .iter()
             .map(|node| {
-                let lease = self.leases.store().get(LEASES, &node.metadata().name);
+                let lease = self.leases.store().get(NAMESPACE_NODE_LEASE, &node.metadata().name);
                 let lease = lease.and_then(|lease| lease.spec.renew_time).map(|time| time.0);
-                Seen { node, document: node.value(), lease }
+                ObservedNode { node, document: node.value(), lease }
             })
             .collect();
-        let findings = self.monitor().look(&seen, now());
+        let findings = self.monitor().look(&seen, self.executor.now());
         self.act_on(findings).await;
     }
 
@@ -187,7 +186,7 @@ impl Lifecycle {
         for (name, document) in silenced {
             if let Err(failure) = self.silence(&name, document).await {
                 // The next look finds it again.
-                debug!(node = %name, err = %failure, "Could not mark node as silent");
+                debug!(node = %name, err = %chain(&failure), "Could not set the conditions of a silent node");
             }
         }
         for (name, taints) in taints {
@@ -195,10 +194,10 @@ impl Lifecycle {
         }
     }
 
-    /// Writes that nothing is heard of a node: its conditions, and that its pods are not ready.
+    /// Records that a node is silent: in its conditions, and by marking its pods as not ready.
     async fn silence(&self, name: &Text, document: Value) -> Result<(), Failure> {
         let key = Key::new("", name.clone());
-        let uid: Text = document.str_at(&["metadata", "uid"]).unwrap_or_default().into();
+        let uid: Text = document.text_at(&["metadata", "uid"]).into();
         let was_ready = self
             .nodes
             .store()
@@ -210,8 +209,8 @@ impl Lifecycle {
         }
         self.tell(name, &uid, "NodeNotReady", &format!("Node {name} status is now: NodeNotReady"));
         for pod in pods_on(&self.pods, name) {
-            if let Err(failure) = pods::mark_not_ready(&self.executor, &pod, now()).await {
-                warn!(pod = %pod.metadata.key(), err = %failure, "Could not mark pod as not ready");
+            if let Err(failure) = pods::mark_not_ready(&self.executor, &pod, self.executor.now()).await {
+                warn!(pod = %pod.metadata.key(), err = %chain(&failure), "Could not mark pod as not ready");
             }
         }
         Ok(())
@@ -220,7 +219,7 @@ impl Lifecycle {
     async fn give_up(&self) {
         let nodes = self.nodes.store().list();
         let find = |name: &str| nodes.iter().find(|node| node.metadata().name == name).map(|node| &***node);
-        let due = self.monitor().evictions(find, now());
+        let due = self.monitor().evictions(find, self.executor.now());
         for (name, taints) in due {
             self.set_taints(&name, &taints).await;
         }
@@ -231,7 +230,7 @@ impl Lifecycle {
         let action = patch(name, taints::patch(&node, taints));
         if let Err(failure) = self.write(&Key::new("", name.clone()), vec![action]).await {
             // The next look finds it again.
-            debug!(node = %name, err = %failure, "Could not change the taints of the node");
+            debug!(node = %name, err = %chain(&failure), "Could not change the taints of the node");
         }
     }
 

@@ -1,4 +1,4 @@
-//! What follows an attempt: most controllers treat the same failures alike.
+//! Next step after an attempt: most controllers treat the same failures in the same way.
 
 use client::controller::Next;
 use client::informer::Key;
@@ -6,8 +6,9 @@ use client::informer::Key;
 use crate::executor::Failure;
 use crate::expectations::UNSETTLED;
 
-/// What follows what was done. A namespace that ends takes the object along; what exists already will be seen; what was
-/// refused is tried again after some time; all else fails and comes back with growing pauses.
+/// Determines the next step after an action. A terminating namespace deletes the object, too; an existing
+/// object will be observed; a rejection is retried after some time; all other failures are retried with a
+/// growing back-off.
 ///
 /// # Errors
 /// All else.

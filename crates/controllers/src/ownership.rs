@@ -1,7 +1,7 @@
-//! Who controls what: controller references, adoption and release.
+//! Controller references, adoption and release.
 //!
-//! A controller owns the objects that name it as their controller by uid. What matches its selector and has no
-//! controller it adopts, what no longer matches it releases. Follows Kubernetes' `ControllerRefManager`.
+//! A controller owns the objects that name it as their controller by UID. It adopts matching objects without a
+//! controller, and releases those that no longer match. Follows Kubernetes' `ControllerRefManager`.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::executor::{Executor, Failure};
 /// The name of the index of objects by their controller.
 pub const INDEX: &str = "controller";
 
-/// Where the index keeps an object: by the uid of its controller, or with the orphans of its namespace.
+/// Index key of an object: the UID of its controller, or the orphans of its namespace.
 #[must_use]
 pub fn index_of(metadata: &ObjectMeta) -> Vec<Text> {
     vec![match metadata.controller() {
@@ -29,7 +29,7 @@ pub fn index_of(metadata: &ObjectMeta) -> Vec<Text> {
     }]
 }
 
-/// Where the index keeps what has no controller. No uid holds a slash.
+/// Index key of objects without a controller. No UID contains a slash.
 #[must_use]
 pub fn orphans_of(namespace: &str) -> Text {
     format!("orphans/{namespace}").into()
@@ -38,9 +38,9 @@ pub fn orphans_of(namespace: &str) -> Text {
 /// An object that controls others.
 #[derive(Debug, Clone, Copy)]
 pub struct Controller<'a> {
-    /// Its kind.
+    /// Kind of the object.
     pub resource: &'a Resource,
-    /// Its metadata.
+    /// Metadata of the object.
     pub metadata: &'a ObjectMeta,
 }
 
@@ -59,7 +59,7 @@ impl Controller<'_> {
         })
     }
 
-    /// What events about it refer to.
+    /// Reference for events.
     #[must_use]
     pub fn about(&self) -> ObjectReference {
         ObjectReference {
@@ -79,7 +79,7 @@ impl Controller<'_> {
         metadata.controller().is_some_and(|controller| controller.uid == self.metadata.uid)
     }
 
-    /// Sorts candidates: what it owns, what it should adopt, what it should release.
+    /// Classifies candidates: owned ones, those to adopt, those to release.
     pub fn claim<T>(
         &self,
         selector: &Selector,
@@ -104,26 +104,26 @@ impl Controller<'_> {
         claims
     }
 
-    /// Makes it the controller of an object.
+    /// Returns the patch that makes it the controller of an object.
     #[must_use]
     pub fn adoption(&self, resource: &Resource, metadata: &ObjectMeta, finalizers: &[&str]) -> Action {
         let uid = metadata.uid.clone();
         let mut changes = json!({"ownerReferences": [(self.reference())], "uid": uid});
         if !finalizers.is_empty() {
             let finalizers: Vec<Value> = finalizers.iter().map(|finalizer| Value::from(*finalizer)).collect();
-            crate::edit::set(&mut changes, &["finalizers"], finalizers);
+            changes.set_at(&["finalizers"], finalizers);
         }
         strategic(resource, metadata, changes)
     }
 
-    /// Gives an object up. A finalizer that it put there goes with it.
+    /// Returns the patch that releases an object, including its finalizers.
     #[must_use]
     pub fn release(&self, resource: &Resource, metadata: &ObjectMeta, finalizers: &[&str]) -> Action {
         let (uid, own) = (metadata.uid.clone(), self.metadata.uid.clone());
         let mut changes = json!({"ownerReferences": [{"$patch": "delete", "uid": own}], "uid": uid});
         if !finalizers.is_empty() {
             let finalizers: Vec<Value> = finalizers.iter().map(|finalizer| Value::from(*finalizer)).collect();
-            crate::edit::set(&mut changes, &["$deleteFromPrimitiveList/finalizers"], finalizers);
+            changes.set_at(&["$deleteFromPrimitiveList/finalizers"], finalizers);
         }
         strategic(resource, metadata, changes)
     }
@@ -147,25 +147,25 @@ pub fn refers_to(reference: &OwnerReference, resource: &Resource) -> bool {
     reference.kind == resource.kind.as_ref() && group == resource.group
 }
 
-/// What a controller makes of the candidates.
+/// Classification of candidates by a controller.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claims<T> {
-    /// What it controls, and should.
+    /// Controlled objects that match.
     pub owned: Vec<Arc<T>>,
-    /// What it should control and nobody does.
+    /// Matching objects without a controller.
     pub adopted: Vec<Arc<T>>,
-    /// What it controls and should not.
+    /// Controlled objects that do not match.
     pub released: Vec<Arc<T>>,
 }
 
 impl Executor {
-    /// Carries claims out and gives back what the controller owns then.
+    /// Performs adoptions and releases, and returns the owned objects.
     ///
-    /// Before anything is adopted the server is asked whether the controller still lives, because a local copy may not
-    /// know yet. What cannot be released because it is gone or has another controller by now is not a failure.
+    /// Before an adoption, the server is queried whether the controller still exists, because an informer may
+    /// be outdated. Releasing an object that was deleted or has another controller by now is not a failure.
     ///
     /// # Errors
-    /// What else the server refuses.
+    /// Other rejections of the server.
     pub async fn carry_out<T>(
         &self,
         key: &Key,
@@ -187,14 +187,14 @@ impl Executor {
             return Ok(owned);
         }
         if !self.still_lives(controller).await? {
-            // Its dependents were perhaps orphaned just now: to go on would make them anew.
+            // Its dependents may have just been orphaned: continuing would recreate them.
             return Err(Failure::Ending);
         }
         for object in adopted {
             let adoption = controller.adoption(resource, metadata(&object), finalizers);
             match self.perform(key, vec![adoption]).await {
                 Ok(()) => owned.push(object),
-                // Gone, or another one of that name: neither is to be adopted.
+                // Deleted, or replaced by another one of that name: neither is to be adopted.
                 Err(failure) if matches!(failure.code(), 404 | 409) => {}
                 Err(failure) => return Err(failure),
             }
@@ -202,7 +202,7 @@ impl Executor {
         Ok(owned)
     }
 
-    /// Whether the very same object exists and is not being deleted, as the server knows it.
+    /// Whether the same object exists on the server and is not being deleted.
     async fn still_lives(&self, controller: Controller<'_>) -> Result<bool, Failure> {
         let objects = self.client().documents(controller.resource.clone());
         let fresh = match objects.get(&controller.metadata.namespace, &controller.metadata.name).await {

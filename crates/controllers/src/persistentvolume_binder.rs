@@ -1,9 +1,9 @@
-//! Binds claims and volumes to each other, and says what became of them.
+//! Binds claims and volumes to each other, and reports their state.
 //!
-//! One worker, so that no volume is given away twice: `claim` looks for the volume that fits best and binds in four
-//! writes, `volume` follows what its claim does, `reclaim` says what becomes of it without one. Nothing is provisioned or
-//! recycled here; classes of others are marked for them, and classes that wait for a pod are bound by the scheduler.
-//! Follows Kubernetes `pkg/controller/volume/persistentvolume`.
+//! One worker, so that no volume is bound twice: `claim` finds the best volume and binds in four writes,
+//! `volume` follows its claim, `reclaim` applies the reclaim policy. Nothing is provisioned or recycled here;
+//! claims of other provisioners are annotated for them, and classes that wait for a pod are bound by the
+//! scheduler. Follows Kubernetes `pkg/controller/volume/persistentvolume`.
 
 mod claim;
 mod matching;
@@ -21,7 +21,7 @@ use client::controller::{Controller, Next, own};
 use client::informer::{Informer, Key};
 use client::resources::Served as _;
 
-use self::claim::Seen;
+use self::claim::ClaimContext;
 use crate::executor::{Executor, Failure};
 use crate::expectations::UNSETTLED;
 use crate::manager::Context;
@@ -45,7 +45,7 @@ struct Binder {
     settings: Arc<Settings>,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let informers = &context.informers;
     let volumes = informers.all::<Document<PersistentVolume>>();
@@ -100,7 +100,7 @@ impl Binder {
             let reference = volume.spec.claim_ref.as_ref();
             let claim = reference.and_then(|it| self.claims.store().get(&it.namespace, &it.name));
             let claim = match (reference, claim) {
-                // The local copy may be late: the server decides whether the claim is gone.
+                // The informer may be outdated: the server decides whether the claim was deleted.
                 (Some(it), claim) if !it.uid.is_empty() && claim.as_ref().is_none_or(|c| c.metadata.uid != it.uid) => {
                     let claims = self.executor.client().objects::<Document<PersistentVolumeClaim>>();
                     match claims.get(&it.namespace, &it.name).await {
@@ -123,11 +123,11 @@ impl Binder {
                 self.classes.store().list().iter().map(|class| (**class).clone()).collect();
             let pods = self.pods.store().by_index(BY_CLAIM, &key.to_string());
             let pods: Vec<&Pod> = pods.iter().map(|pod| &**pod).collect();
-            let seen = Seen { volumes: &volumes, classes: &classes, pods: &pods };
+            let seen = ClaimContext { volumes: &volumes, classes: &classes, pods: &pods };
             (claim::sync(&claim, &seen), !claim.metadata.annotations.contains_key(BIND_COMPLETED))
         };
         match outcome::next(self.executor.perform(&key, decision.actions).await)? {
-            // Who waits is told why from time to time.
+            // A waiting claim gets an event from time to time.
             Next::Done if waits => Ok(Next::After(self.settings.binder_period)),
             next => Ok(next),
         }

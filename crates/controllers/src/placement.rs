@@ -1,11 +1,19 @@
-//! What controllers that look at pods on nodes share: an index of pods by node, and a cache of compiled expressions each.
+//! Shared parts of controllers that evaluate pods on nodes: an index of pods by node, and a cache of compiled
+//! expressions each.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::time::Duration;
 
-use api::core::v1::Pod;
+use api::core::v1::{ObjectReference, Pod};
+use client::complaints::{self, Report};
+use client::controller::Runtime;
+use client::events::Recorder;
 use client::informer::Informer;
 use matching::CompileCache;
+use matching::complaints::Complaint;
+use matching::expressions::meter::Excess;
+use telemetry::logs::chain;
 use tokio::time::Instant;
 use tracing::error;
 
@@ -15,6 +23,31 @@ const EXPRESSIONS: NonZeroUsize = match NonZeroUsize::new(4096) {
     None => NonZeroUsize::MIN,
 };
 const INDEX: &str = "node";
+
+/// Reason of the event about an object whose expressions cost more than one reconciliation may spend.
+pub(crate) const OVER_BUDGET: &str = "ExpressionBudgetExceeded";
+
+/// The event's message.
+pub(crate) fn over_budget(excess: Excess, wait: Duration) -> String {
+    format!(
+        "Expressions exceeded the budget of one reconciliation ({excess}); verdicts are kept, and the next one continues in {wait:?}"
+    )
+}
+
+/// The back-off of an object whose expressions exceeded the budget this many times in a row; the same as the scheduler's.
+pub(crate) fn budget_backoff(failures: u32) -> Duration {
+    let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    Duration::from_secs(1).saturating_mul(factor).min(Duration::from_secs(10))
+}
+
+/// Reports complaints about the expressions of an object.
+pub(crate) fn report(recorder: &Recorder, about: &ObjectReference, found: &[Complaint]) {
+    for complaint in found {
+        let (verbosity, parts, event) = (complaint.verbosity(), complaint.parts(), complaint.event());
+        let report = Report { title: &complaint.title(), verbosity, parts, event };
+        complaints::report(recorder, about.clone(), report);
+    }
+}
 
 /// Keeps pods by the node that they are bound to.
 pub(crate) fn index_pods_by_node(pods: &Informer<Pod>) {
@@ -29,13 +62,18 @@ pub(crate) fn pods_on(pods: &Informer<Pod>, node: &str) -> Vec<Arc<Pod>> {
     pods.store().by_index(INDEX, node)
 }
 
-/// A cache of compiled expressions for one controller. Without one it cannot decide anything, so it does not run.
-pub(crate) fn compile_cache(controller: &str) -> Option<Arc<CompileCache>> {
+/// A cache of compiled expressions for one controller, with metrics that begin with `prefix`. Without one the controller
+/// cannot decide anything, so it does not run.
+pub(crate) fn compile_cache(controller: &str, prefix: &'static str, runtime: &Runtime) -> Option<Arc<CompileCache>> {
     let start = Instant::now();
     match CompileCache::new(EXPRESSIONS, Arc::new(move || start.elapsed())) {
-        Ok(cache) => Some(Arc::new(cache)),
+        Ok(cache) => {
+            let counted = cache.clone();
+            runtime.registry.counters(prefix, move || counted.samples());
+            Some(Arc::new(cache))
+        }
         Err(error) => {
-            error!(controller, err = %error, "Controller cannot run");
+            error!(controller, err = %chain(&error), "Controller cannot run");
             None
         }
     }

@@ -1,7 +1,7 @@
-//! Removes pods that nobody else will: on nodes that are gone or out of service, ended ones beyond a number, and those
-//! that are to be deleted and were never on a node.
+//! Removes pods that no other component removes: on deleted or out-of-service nodes, terminated ones beyond a
+//! limit, and those being deleted that never had a node.
 //!
-//! Looks at everything every twenty seconds. Follows Kubernetes `pkg/controller/podgc`.
+//! Checks everything every twenty seconds. Follows Kubernetes `pkg/controller/podgc`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -9,30 +9,31 @@ use std::time::Duration;
 use api::core::v1::{Node, Pod};
 use api::json::Text;
 use api::time::Timestamp;
+use api::well_known::{CONDITION_DISRUPTION_TARGET, TAINT_OUT_OF_SERVICE};
 use client::objects::{Deletion, Patch};
 use client::resources::Served as _;
+use telemetry::logs::chain;
 use tracing::{debug, info};
 
 use crate::action::Action;
 use crate::edit;
 use crate::executor::Executor;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 
 const PERIOD: Duration = Duration::from_secs(20);
-/// A node must be missing for so long.
+/// Minimum time for which a node must be missing.
 const QUARANTINE_SECONDS: i64 = 40;
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let (pods, nodes) = (context.informers.all::<Pod>(), context.informers.all::<Node>());
     let executor = context.executor();
-    let mut missing = Missing::default();
+    let mut missing = MissingNodes::default();
     let work = async {
         pods.synced().await;
         nodes.synced().await;
         loop {
-            let (all, now) = (pods.store().list(), now());
+            let (all, now) = (pods.store().list(), executor.now());
             let all: Vec<&Pod> = all.iter().map(|pod| &**pod).collect();
             let known: Vec<_> = nodes.store().list();
             let known: Vec<&Node> = known.iter().map(|node| &**node).collect();
@@ -42,14 +43,14 @@ pub async fn run(context: Context) {
                 // The local copy may be late: the server decides.
                 match context.client.objects::<Node>().get("", &name).await {
                     Err(error) if error.is_not_found() => drop(gone.insert(name)),
-                    Err(error) => debug!(node = %name, err = %error, "Could not look up node"),
+                    Err(error) => debug!(node = %name, err = %chain(&error), "Could not look up node"),
                     Ok(_) => {}
                 }
             }
             for (pod, why) in collect(&all, &known, &gone, context.settings.terminated_pods) {
                 remove(&executor, pod, why, now).await;
             }
-            tokio::time::sleep(PERIOD).await;
+            context.runtime.clock.sleep(PERIOD).await;
         }
     };
     tokio::select! {
@@ -58,35 +59,35 @@ pub async fn run(context: Context) {
     }
 }
 
-async fn remove(executor: &Executor, pod: &Pod, why: Why, now: Timestamp) {
+async fn remove(executor: &Executor, pod: &Pod, why: RemovalReason, now: Timestamp) {
     let key = edit::key(&pod.metadata);
     info!(pod = %key, reason = ?why, "Forced deletion of pod");
     if let Err(error) = executor.perform(&key, actions(pod, why, now)).await {
-        debug!(pod = %key, err = %error, "Could not delete pod");
+        debug!(pod = %key, err = %chain(&error), "Could not delete pod");
     }
 }
 
-/// Why a pod is removed.
+/// A reason to remove a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
+enum RemovalReason {
     /// Too many pods have ended.
     Ended,
-    /// Its node is out of service.
+    /// The node is out of service.
     OutOfService,
-    /// Its node is gone.
+    /// The node was deleted.
     NodeGone,
-    /// It is to be deleted and has no node.
+    /// The pod is being deleted and has no node.
     NeverPlaced,
 }
 
 /// Nodes that pods name and that do not exist, and since when.
 #[derive(Debug, Default)]
-struct Missing {
+struct MissingNodes {
     since: HashMap<Text, Timestamp>,
 }
 
-impl Missing {
-    /// Notes what is missing now; gives back what has been missing long enough, and begins anew with it.
+impl MissingNodes {
+    /// Records the missing nodes; returns those that have been missing long enough, and restarts their time.
     fn look(&mut self, pods: &[&Pod], nodes: &[&Node], now: Timestamp) -> BTreeSet<Text> {
         let known: HashSet<&str> = nodes.iter().map(|node| node.metadata.name.as_str()).collect();
         let named: HashSet<&Text> =
@@ -104,8 +105,13 @@ impl Missing {
 }
 
 /// The pods to be removed, each once.
-fn collect<'a>(pods: &[&'a Pod], nodes: &[&Node], gone: &HashSet<Text>, ended_max: usize) -> Vec<(&'a Pod, Why)> {
-    let mut found: Vec<(&Pod, Why)> = Vec::new();
+fn collect<'a>(
+    pods: &[&'a Pod],
+    nodes: &[&Node],
+    gone: &HashSet<Text>,
+    ended_max: usize,
+) -> Vec<(&'a Pod, RemovalReason)> {
+    let mut found: Vec<(&Pod, RemovalReason)> = Vec::new();
     if ended_max > 0 {
         let lives = |phase: &str| matches!(phase, "Pending" | "Running" | "Unknown");
         let mut ended: Vec<&Pod> = pods.iter().copied().filter(|pod| !lives(&pod.status.phase)).collect();
@@ -114,21 +120,21 @@ fn collect<'a>(pods: &[&'a Pod], nodes: &[&Node], gone: &HashSet<Text>, ended_ma
             (!evicted, pod.metadata.creation_timestamp, pod.metadata.name.clone())
         });
         let surplus = ended.len().saturating_sub(ended_max);
-        found.extend(ended.into_iter().take(surplus).map(|pod| (pod, Why::Ended)));
+        found.extend(ended.into_iter().take(surplus).map(|pod| (pod, RemovalReason::Ended)));
     }
     let out_of_service: HashSet<&str> = nodes
         .iter()
-        .filter(|node| !is_ready(node) && node.spec.taints.iter().any(|taint| taint.key == OUT_OF_SERVICE))
+        .filter(|node| !is_ready(node) && node.spec.taints.iter().any(|taint| taint.key == TAINT_OUT_OF_SERVICE))
         .map(|node| node.metadata.name.as_str())
         .collect();
     for pod in pods {
         let (node, deleting) = (&pod.spec.node_name, pod.metadata.is_deleting());
         if gone.contains(node) {
-            found.push((pod, Why::NodeGone));
+            found.push((pod, RemovalReason::NodeGone));
         } else if deleting && out_of_service.contains(node.as_str()) {
-            found.push((pod, Why::OutOfService));
+            found.push((pod, RemovalReason::OutOfService));
         } else if deleting && node.is_empty() {
-            found.push((pod, Why::NeverPlaced));
+            found.push((pod, RemovalReason::NeverPlaced));
         }
     }
     let mut seen = HashSet::new();
@@ -141,20 +147,20 @@ fn is_ready(node: &Node) -> bool {
 }
 
 /// A pod is marked as failed, unless it has ended, and deleted at once.
-fn actions(pod: &Pod, why: Why, now: Timestamp) -> Vec<Action> {
+fn actions(pod: &Pod, why: RemovalReason, now: Timestamp) -> Vec<Action> {
     let metadata = &pod.metadata;
     let mut actions = Vec::new();
     if !pod.is_terminal() {
         let (uid, generation) = (metadata.uid.clone(), metadata.generation);
         let mut patch =
             api::json!({"metadata": {"uid": uid}, "status": {"phase": "Failed", "observedGeneration": generation}});
-        if why == Why::NodeGone {
+        if why == RemovalReason::NodeGone {
             let time = edit::time(now);
             let condition = api::json!([{
-                "type": "DisruptionTarget", "status": "True", "observedGeneration": generation, "lastProbeTime": null,
+                "type": CONDITION_DISRUPTION_TARGET, "status": "True", "observedGeneration": generation, "lastProbeTime": null,
                 "lastTransitionTime": time, "reason": "DeletionByPodGC", "message": "PodGC: node no longer exists",
             }]);
-            edit::set(&mut patch, &["status", "conditions"], condition);
+            patch.set_at(&["status", "conditions"], condition);
         }
         actions.push(Action::Patch {
             resource: Pod::RESOURCE,
@@ -177,7 +183,6 @@ fn actions(pod: &Pod, why: Why, now: Timestamp) -> Vec<Action> {
 
 #[cfg(test)]
 mod tests {
-    use api::json::Value;
 
     use super::*;
 
@@ -197,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_node_must_be_missing_for_a_while() {
-        let mut missing = Missing::default();
+        let mut missing = MissingNodes::default();
         let (pod, there) = (pod("p", "n", "Running", false), node("n"));
         let at = |seconds| Timestamp { seconds, nanos: 0 };
         assert!(missing.look(&[&pod], &[&there], at(0)).is_empty());
@@ -217,22 +222,26 @@ mod tests {
         let (old, new) = (pod("a", "n", "Failed", false), pod("b", "n", "Succeeded", false));
         let n = node("n");
         let found = collect(&[&lost, &unplaced, &fine, &new, &old], &[&n], &HashSet::from(["gone".into()]), 1);
-        let found: Vec<(&str, Why)> = found.iter().map(|(pod, why)| (pod.metadata.name.as_str(), *why)).collect();
-        assert_eq!(found, [("a", Why::Ended), ("lost", Why::NodeGone), ("never", Why::NeverPlaced)]);
+        let found: Vec<(&str, RemovalReason)> =
+            found.iter().map(|(pod, why)| (pod.metadata.name.as_str(), *why)).collect();
+        assert_eq!(
+            found,
+            [("a", RemovalReason::Ended), ("lost", RemovalReason::NodeGone), ("never", RemovalReason::NeverPlaced)]
+        );
         let mut out = node("n");
-        out.spec.taints = vec![api::core::v1::Taint { key: OUT_OF_SERVICE.into(), ..Default::default() }];
+        out.spec.taints = vec![api::core::v1::Taint { key: TAINT_OUT_OF_SERVICE.into(), ..Default::default() }];
         assert_eq!(collect(&[&fine], &[&out], &HashSet::new(), 0).len(), 1);
     }
 
     #[test]
     fn only_pods_that_live_are_marked_as_failed() {
         let now = Timestamp { seconds: 1, nanos: 0 };
-        assert_eq!(actions(&pod("p", "n", "Succeeded", false), Why::NodeGone, now).len(), 1);
-        let both = actions(&pod("p", "n", "Running", false), Why::NodeGone, now);
+        assert_eq!(actions(&pod("p", "n", "Succeeded", false), RemovalReason::NodeGone, now).len(), 1);
+        let both = actions(&pod("p", "n", "Running", false), RemovalReason::NodeGone, now);
         let Some(Action::Patch { patch, .. }) = both.first() else { panic!("{both:?}") };
-        assert_eq!(patch.at(&["status", "observedGeneration"]).and_then(Value::as_i64), Some(2));
+        assert_eq!(patch.i64_at(&["status", "observedGeneration"]), Some(2));
         assert!(patch.at(&["status", "conditions"]).is_some());
-        let other = actions(&pod("p", "", "Pending", true), Why::NeverPlaced, now);
+        let other = actions(&pod("p", "", "Pending", true), RemovalReason::NeverPlaced, now);
         let Some(Action::Patch { patch, .. }) = other.first() else { panic!("{other:?}") };
         assert!(patch.at(&["status", "conditions"]).is_none());
     }

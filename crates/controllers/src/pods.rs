@@ -1,4 +1,4 @@
-//! What all controllers that own pods ask of them, and how they make and delete them.
+//! Helpers for controllers that own pods: queries, creation and deletion.
 
 mod order;
 mod template;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use api::core::v1::{ObjectReference, Pod, PodCondition};
 use api::json::Value;
+use api::metadata;
 use api::time::Timestamp;
 use client::Resource;
 use client::events::Severity;
@@ -16,22 +17,21 @@ use client::objects::Deletion;
 use client::resources::Served as _;
 use futures::future::join_all;
 
-use crate::edit;
 use crate::executor::{Created, Executor, Failure, Owner};
 
-pub use order::{Ranked, sort_for_deletion, sort_newest_first};
+pub use order::{RankedPod, sort_for_deletion, sort_newest_first};
 pub use template::from_template;
 
-/// Where pods are served.
+/// The resource of pods.
 pub const PODS: Resource = Pod::RESOURCE;
 
-/// Whether a pod has neither ended nor been asked to.
+/// Whether a pod has neither ended nor is being deleted.
 #[must_use]
 pub fn is_active(pod: &Pod) -> bool {
     !pod.is_terminal() && !pod.metadata.is_deleting()
 }
 
-/// Whether a pod has been asked to end and has not yet.
+/// Whether a pod is being deleted and has not ended yet.
 #[must_use]
 pub fn is_terminating(pod: &Pod) -> bool {
     !pod.is_terminal() && pod.metadata.is_deleting()
@@ -56,7 +56,7 @@ pub fn ready_since(pod: &Pod) -> Option<Timestamp> {
     since.filter(|since| !since.is_zero())
 }
 
-/// Whether a pod has served for long enough.
+/// Whether a pod has been ready for at least `min_ready_seconds`.
 #[must_use]
 pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     if !is_ready(pod) {
@@ -66,7 +66,7 @@ pub fn is_available(pod: &Pod, min_ready_seconds: i32, now: Timestamp) -> bool {
     min_ready_seconds == 0 || ready_since(pod).is_some_and(enough)
 }
 
-/// When the next of the pods that serve will have done so for long enough.
+/// Returns the time until the next ready pod becomes available.
 #[must_use]
 pub fn next_available<'a>(
     pods: impl IntoIterator<Item = &'a Arc<Pod>>,
@@ -83,7 +83,7 @@ pub fn next_available<'a>(
     waits.min()
 }
 
-/// How long it is from `now` to a time, zero if that has passed.
+/// Returns the time from `now`, zero if it has passed.
 #[must_use]
 pub fn until(at: Timestamp, now: Timestamp) -> Duration {
     let nanos = at.unix_nanos().saturating_sub(now.unix_nanos());
@@ -91,14 +91,15 @@ pub fn until(at: Timestamp, now: Timestamp) -> Duration {
 }
 
 impl Executor {
-    /// Creates pods for their owner, and tells of each, and of a failure once. See [`create_all`](Self::create_all).
+    /// Creates pods for their owner, with an event for each, and one for a new failure. See
+    /// [`create_all`](Self::create_all).
     pub async fn create_pods(&self, key: &Key, owner: &Owner, pods: Vec<Value>) -> Created {
         let created = self.create_all(key, owner, &PODS, pods).await;
         for pod in &created.objects {
-            let message = format!("Created pod: {}", edit::name(pod));
+            let message = format!("Created pod: {}", metadata::name(pod));
             self.recorder().event(owner.about.clone(), Severity::Normal, "SuccessfulCreate", &message);
         }
-        // A namespace that is being deleted refuses everything, and nobody needs to hear of it.
+        // A terminating namespace rejects everything, which is not reported.
         if let Some(failure) = created.failure.as_ref().filter(|it| created.is_news && !it.is_ending_namespace()) {
             let message = format!("Error creating: {failure}");
             self.recorder().event(owner.about.clone(), Severity::Warning, "FailedCreate", &message);
@@ -106,7 +107,7 @@ impl Executor {
         created
     }
 
-    /// Deletes pods at once, and tells of each. One that is gone already is not a failure.
+    /// Deletes pods at once, with an event for each. A pod that was already deleted is not a failure.
     ///
     /// # Errors
     /// The first failure.

@@ -1,4 +1,5 @@
-//! Tells in the status of a ValidatingAdmissionPolicy whether its expressions fit the objects that it selects.
+//! Reports in the status of a ValidatingAdmissionPolicy whether its expressions fit the types of the selected
+//! objects.
 //!
 //! It watches policies. A new generation is checked against each kind that its rules name (`kinds`), whose types are
 //! those of the server's OpenAPI documents (`schemas`). Follows Kubernetes `pkg/controller/validatingadmissionpolicystatus`.
@@ -15,6 +16,7 @@ use client::Client;
 use client::controller::{Controller, Next, own};
 use client::informer::Key;
 use client::resources::Served as _;
+use telemetry::logs::chain;
 use tracing::error;
 
 use self::kinds::GroupVersionKind;
@@ -22,11 +24,11 @@ use self::schemas::Schemas;
 use crate::executor::Failure;
 use crate::manager::Context;
 
-/// Under which name the status is applied.
+/// Field manager of the status.
 const MANAGER: &str = "validatingadmissionpolicy-status";
 const WORKERS: usize = 5;
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let policies = context.informers.all::<ValidatingAdmissionPolicy>();
     let runner = Controller::new(context.name, &context.runtime).watch(&policies, own).workers(WORKERS);
@@ -57,7 +59,7 @@ pub async fn run(context: Context) {
 fn status(generation: i64, warnings: Vec<Value>) -> Value {
     let mut checked = api::json!({});
     if !warnings.is_empty() {
-        crate::edit::set(&mut checked, &["expressionWarnings"], warnings);
+        checked.set_at(&["expressionWarnings"], warnings);
     }
     api::json!({"observedGeneration": generation, "typeChecking": checked})
 }
@@ -65,14 +67,14 @@ fn status(generation: i64, warnings: Vec<Value>) -> Value {
 /// The types that the expressions of a policy are about.
 #[derive(Default)]
 struct Types {
-    /// The kinds of objects; one whose schema says nothing can be anything.
+    /// The kinds of objects; one without a usable schema can be anything.
     objects: Vec<(GroupVersionKind, Option<TypedSchema>)>,
     has_params: bool,
     params: Option<TypedSchema>,
 }
 
 impl Types {
-    /// Asks the server for the schemas. Kinds without one are not checked.
+    /// Reads the schemas from the server. Kinds without one are not checked.
     async fn read(
         client: &Client,
         kinds: Vec<GroupVersionKind>,
@@ -95,7 +97,7 @@ impl Types {
         Ok(types)
     }
 
-    /// What is wrong with which expression, in the form of the status.
+    /// Returns the errors of all expressions, in the form of the status.
     fn warnings(&self, spec: &ValidatingAdmissionPolicySpec) -> Vec<Value> {
         let checkers = self.checkers(spec);
         let mut warnings = Vec::new();
@@ -138,7 +140,7 @@ impl Types {
             Ok(checkers)
         });
         made.unwrap_or_else(|failure| {
-            error!(err = %failure, "Expressions of a policy cannot be checked");
+            error!(err = %chain(&failure), "Expressions of a policy cannot be checked");
             Vec::new()
         })
     }
@@ -164,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_for_each_kind_and_expression() {
+    fn warnings_name_each_kind_and_expression() {
         let text = r#""foo":{"type":"string"}"#;
         let objects = vec![
             (kind("", "Pod"), typed(text, "Pod")),

@@ -1,10 +1,9 @@
 //! ReplicaSets: a number of equal pods.
 //!
-//! It watches ReplicaSets and pods. Pods that match and have no controller are adopted, those that no longer match are
-//! released; then pods are made or deleted until there are as many as wanted, and the status says how many there are.
-//! `rule` decides how many and which, `status` what is reported, `reconcile` puts them together. The same code
-//! serves [ReplicationControllers](crate::replicationcontroller).
-//! Follows Kubernetes' `pkg/controller/replicaset`.
+//! It watches ReplicaSets and pods. Matching pods without a controller are adopted, pods that no longer match
+//! are released; then pods are created or deleted until the number is reached, and the status is updated.
+//! `rule` decides how many and which, `status` what to report, `reconcile` combines them. The same code serves
+//! [ReplicationControllers](crate::replicationcontroller). Follows Kubernetes' `pkg/controller/replicaset`.
 
 pub(crate) mod reconcile;
 pub(crate) mod rule;
@@ -17,7 +16,7 @@ use client::resources::Served;
 
 use crate::manager::Context;
 
-/// What keeps a number of equal pods: a ReplicaSet or a ReplicationController.
+/// A kind that maintains a number of equal pods: a ReplicaSet or a ReplicationController.
 pub(crate) trait Replicated: Served {
     /// Whether the status counts pods that are ending.
     const COUNTS_TERMINATING: bool;
@@ -30,7 +29,7 @@ pub(crate) trait Replicated: Served {
     fn conditions(&self) -> &[WorkloadCondition];
 }
 
-/// What the status counts.
+/// Counts of the status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Counts {
     pub(crate) replicas: i32,
@@ -77,7 +76,7 @@ impl Replicated for ReplicaSet {
     }
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     reconcile::run::<ReplicaSet>(context).await;
 }

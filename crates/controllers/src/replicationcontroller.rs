@@ -1,6 +1,6 @@
 //! ReplicationControllers: the older form of ReplicaSets, without a selector of expressions.
 //!
-//! It watches ReplicationControllers and pods, and does what the [ReplicaSet controller](crate::replicaset) does.
+//! It watches ReplicationControllers and pods, and works like the [ReplicaSet controller](crate::replicaset).
 //! Follows Kubernetes' `pkg/controller/replication`.
 
 use api::apps::v1::WorkloadCondition;
@@ -50,7 +50,7 @@ impl Replicated for ReplicationController {
     }
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     reconcile::run::<ReplicationController>(context).await;
 }

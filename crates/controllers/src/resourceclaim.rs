@@ -1,9 +1,9 @@
 //! Claims to devices: made from templates for pods, reserved for pods that are placed by hand, released and deleted when
 //! pods are done.
 //!
-//! Allocation is the scheduler's. `metrics` says who uses constraints, `pod` says what a pod's claims need, `release` what becomes of a claim. A template
-//! that needs a closed gate (KEP-5254) is reported and looked at again when it changes, not in a loop.
-//! Follows Kubernetes `pkg/controller/resourceclaim`.
+//! Allocation is done by the scheduler. `metrics` reports the use of constraints, `pod` decides which claims a
+//! pod needs, `release` when a claim is released. A template that needs a disabled gate (KEP-5254) is reported
+//! and reconciled again when it changes, not in a loop. Follows Kubernetes `pkg/controller/resourceclaim`.
 
 mod metrics;
 mod pod;
@@ -23,7 +23,7 @@ use client::controller::{Controller, Next};
 use client::informer::{Informer, Key};
 use client::resources::Served as _;
 
-use self::pod::{Need, Problem, is_for, known_name, need, reserve, statuses};
+use self::pod::{ClaimNeed, Problem, is_for, known_name, need, reserve, statuses};
 use self::release::{OwnerPod, release};
 use crate::action::Action;
 use crate::executor::{Executor, Failure, Owner};
@@ -34,20 +34,20 @@ use crate::services::BY_NAMESPACE;
 
 /// Keeps a claim from being deleted while it is allocated.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// Which of the pod's claims it is.
+/// Annotation with the name of the claim in the pod.
 const CLAIM_NAME: &str = "resource.kubernetes.io/pod-claim-name";
 /// A claim has at most this many consumers.
 const MAX_RESERVED: usize = 256;
 /// The component of its events, which is Kubernetes'.
 const COMPONENT: &str = "resource_claim";
-/// Who owns the pod's status of claims.
+/// Field manager of the pod's claim status.
 const MANAGER: &str = "ResourceClaimController";
 /// The index of claims by the pod that they were made for.
 const BY_OWNER: &str = "owner";
-/// A template that a gate forbids is looked at again after this time, though nothing has changed.
+/// Retry delay for a claim template that requires a disabled feature gate.
 const AFTER_GATE: Duration = Duration::from_secs(300);
 
-/// What there is to reconcile.
+/// An item to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Item {
     Pod(Key),
@@ -71,10 +71,10 @@ struct Claims {
     features: Features,
 }
 
-/// Why a pod does not have its claims.
+/// A reason why a pod does not have its claims.
 #[derive(Debug, thiserror::Error)]
 enum ClaimError {
-    /// Something failed.
+    /// A request failed.
     #[error(transparent)]
     Failure(#[from] Failure),
     /// One of its claims cannot be made.
@@ -88,7 +88,7 @@ impl From<client::Error> for ClaimError {
     }
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let informers = &context.informers;
     let pods = informers.all::<Pod>();
@@ -139,14 +139,15 @@ pub async fn run(context: Context) {
         .await;
 }
 
-/// A pod with claims, and each of them.
+/// A pod with claims, and each of them; also the one that the scheduler created for its extended resources.
 fn items_of(pod: &Pod) -> Vec<Item> {
-    if pod.spec.resource_claims.is_empty() {
+    let extended = pod.status.extended_resource_claim_status.as_ref().map(|it| &it.resource_claim_name);
+    if pod.spec.resource_claims.is_empty() && extended.is_none() {
         return Vec::new();
     }
     let namespace = &pod.metadata.namespace;
     let names = pod.spec.resource_claims.iter().filter_map(|claim| known_name(pod, claim));
-    let claims = names.map(|name| Item::Claim(Key::new(namespace.clone(), name.clone())));
+    let claims = names.chain(extended).map(|name| Item::Claim(Key::new(namespace.clone(), name.clone())));
     claims.chain([Item::Pod(crate::edit::key(&pod.metadata))]).collect()
 }
 
@@ -173,14 +174,14 @@ impl Claims {
             let views = near.iter().map(|claim| &***claim);
             let template = |name: &str| self.templates.store().get(&key.namespace, name).map(|it| (*it).clone());
             let name = match need(&pod, wanted, views, template, self.features) {
-                Ok(Need::Nothing) => continue,
-                Ok(Need::Tell(name)) => name,
-                Ok(Need::Create(object)) => {
+                Ok(ClaimNeed::Nothing) => continue,
+                Ok(ClaimNeed::Tell(name)) => name,
+                Ok(ClaimNeed::Create(object)) => {
                     let owner = Owner { about: client::events::reference(&*pod), generation: pod.metadata.generation };
                     let resource = ResourceClaim::RESOURCE;
                     let created = self.executor.create_all(&key, &owner, &resource, vec![object]).await;
                     match (created.objects.first(), created.failure) {
-                        (Some(made), _) => crate::edit::name(made).into(),
+                        (Some(made), _) => api::metadata::name(made).into(),
                         (None, None) => continue,
                         (None, Some(failure)) if failure.is_ending_namespace() => return Ok(Next::Done),
                         (None, Some(failure)) => {
@@ -263,7 +264,7 @@ impl Claims {
         Ok(outcome::next(self.executor.perform(&key, actions).await)?)
     }
 
-    /// Whether a pod still needs what was reserved for it.
+    /// Whether a pod still needs its reservation.
     async fn needs(&self, namespace: &str, name: &str, uid: &str) -> Result<bool, client::Error> {
         if let Some(pod) = self.pods.store().get(namespace, name) {
             return Ok(pod.metadata.uid == uid && !is_done(&pod));

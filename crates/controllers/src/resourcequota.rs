@@ -1,16 +1,19 @@
-//! Counts what quotas limit, and writes it into their status.
+//! Counts the usage of quotas, and writes it to their status.
 //!
-//! What is created is charged by the server's admission at once; here all is counted anew when something goes, when a
-//! limit changes, and every five minutes. `usage` counts. Follows Kubernetes `pkg/controller/resourcequota`.
+//! Creations are charged by the server's admission at once; here everything is recounted when an object is
+//! deleted, when a limit changes, and every five minutes. `usage` counts. Follows Kubernetes
+//! `pkg/controller/resourcequota`.
 
 mod usage;
 
+use locks::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use api::core::v1::{PersistentVolumeClaim, Pod, ResourceList, ResourceQuota, Service};
 use api::json::{Object, Text, Value};
 use api::meta::v1::ObjectMeta;
+use api::resource::v1::{DeviceClass, ResourceClaim};
 use client::controller::{Controller, Next};
 use client::discovery::Discovery;
 use client::informer::{Change, Informer, Key};
@@ -31,6 +34,8 @@ struct Quotas {
     pods: Informer<Pod>,
     services: Informer<Service>,
     claims: Informer<PersistentVolumeClaim>,
+    device_claims: Informer<Document<ResourceClaim>>,
+    device_classes: Informer<DeviceClass>,
     informers: Arc<Informers>,
     executor: Executor,
     settings: Arc<Settings>,
@@ -39,12 +44,15 @@ struct Quotas {
     others: Mutex<HashMap<Text, Informer<ObjectMeta>>>,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let informers = &context.informers;
     let quotas = informers.all::<Document<ResourceQuota>>();
     let (pods, services) = (informers.all::<Pod>(), informers.all::<Service>());
     let claims = informers.all::<PersistentVolumeClaim>();
+    let device_claims = informers.all::<Document<ResourceClaim>>();
+    let device_classes = informers.all::<DeviceClass>();
+    device_claims.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
     quotas.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
     pods.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
     services.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
@@ -59,6 +67,7 @@ pub async fn run(context: Context) {
         }
     };
     let (of_quota, of_pod, of_service, of_claim) = (near(&quotas), near(&quotas), near(&quotas), near(&quotas));
+    let of_device_claim = near(&quotas);
     let runner = Controller::new(context.name, &context.runtime)
         .watch_changes(&quotas, move |change| match change {
             Change::Updated { old, new } if old.spec == new.spec => Vec::new(),
@@ -83,12 +92,18 @@ pub async fn run(context: Context) {
             Change::Deleted(it) => of_claim(&it.metadata.namespace),
             _ => Vec::new(),
         })
+        .watch_changes(&device_claims, move |change| match change {
+            Change::Deleted(it) => of_device_claim(&it.metadata.namespace),
+            _ => Vec::new(),
+        })
         .workers(5);
     let controller = Arc::new(Quotas {
         quotas,
         pods,
         services,
         claims,
+        device_claims,
+        device_classes,
         informers: context.informers.clone(),
         executor,
         settings: context.settings.clone(),
@@ -121,10 +136,22 @@ impl Quotas {
         let pods: Vec<&Pod> = pods.iter().map(|it| &**it).collect();
         let services: Vec<&Service> = services.iter().map(|it| &**it).collect();
         let claims: Vec<&PersistentVolumeClaim> = claims.iter().map(|it| &**it).collect();
+        let device_claims = self.device_claims.store().by_index(BY_NAMESPACE, &key.namespace);
+        let device_claims: Vec<&ResourceClaim> = device_claims.iter().map(|it| &***it).collect();
+        let extended_resource =
+            |class: &str| self.device_classes.store().get("", class)?.spec.extended_resource_name.clone();
         let counts = |resource: &str| self.count(resource, &key.namespace);
         // INVARIANT: the quota is in this store, so that it is among those that are counted.
         let quotas = self.quotas.store().by_index(BY_NAMESPACE, &key.namespace).len();
-        let content = Content { pods: &pods, services: &services, claims: &claims, quotas, counts: &counts };
+        let content = Content {
+            pods: &pods,
+            services: &services,
+            claims: &claims,
+            device_claims: &device_claims,
+            extended_resource: &extended_resource,
+            quotas,
+            counts: &counts,
+        };
         let actions = written(&quota, &used(&quota, &content)).into_iter().collect();
         match outcome::next(self.executor.perform(&key, actions).await)? {
             Next::Done => Ok(Next::After(self.settings.quota_period)),
@@ -133,16 +160,16 @@ impl Quotas {
     }
 
     fn count(&self, resource: &str, namespace: &str) -> i64 {
-        let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = self.others.lock();
         let Some(informer) = others.get(resource) else { return 0 };
         let count = informer.store().list().iter().filter(|it| it.namespace == namespace).count();
         i64::try_from(count).unwrap_or(i64::MAX)
     }
 
-    /// Follows what a quota counts and nobody has counted so far.
+    /// Starts informers for the kinds that a quota counts and that have none yet.
     async fn follow_others(&self, quota: &ResourceQuota) -> Result<(), client::Error> {
         let missing: Vec<Text> = {
-            let others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+            let others = self.others.lock();
             let names = quota.spec.hard.keys().filter_map(|name| counted(name));
             names.filter(|name| is_other(name) && !others.contains_key(*name)).map(Text::from).collect()
         };
@@ -153,7 +180,7 @@ impl Quotas {
         for name in missing {
             let Some(informer) = self.informer(&discovery, &name) else { continue };
             informer.synced().await;
-            self.others.lock().unwrap_or_else(PoisonError::into_inner).insert(name, informer);
+            self.others.lock().insert(name, informer);
         }
         Ok(())
     }
@@ -176,7 +203,7 @@ impl Quotas {
     }
 }
 
-/// The quota with its status, if that says something else.
+/// Returns the quota with its new status, if that differs.
 fn written(quota: &Document<ResourceQuota>, used: &ResourceList) -> Option<Action> {
     let (hard, status) = (&quota.spec.hard, &quota.status);
     if status.hard == *hard && status.used == *used {
@@ -187,6 +214,6 @@ fn written(quota: &Document<ResourceQuota>, used: &ResourceList) -> Option<Actio
     };
     let mut object = quota.to_value();
     let status = api::json!({"hard": (list(hard)), "used": (list(used))});
-    edit::set(&mut object, &["status"], status);
+    object.set_at(&["status"], status);
     Some(Action::UpdateStatus { resource: ResourceQuota::RESOURCE, object })
 }

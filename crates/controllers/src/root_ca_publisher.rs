@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use api::core::v1::{ConfigMap, Namespace};
 use api::json::Value;
+use api::metadata;
 use client::Document;
 use client::controller::{Controller, Next};
 use client::informer::{Informer, Key};
@@ -13,7 +14,6 @@ use client::objects::Selection;
 use client::resources::Served as _;
 
 use crate::action::Action;
-use crate::edit;
 use crate::executor::{Executor, Failure};
 use crate::expectations::UNSETTLED;
 use crate::manager::Context;
@@ -33,7 +33,7 @@ struct Publisher {
     root_ca: String,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     if context.settings.root_ca.is_empty() {
         return;
@@ -68,14 +68,14 @@ impl Publisher {
         let known = self.published.store().get(&key.name, NAME);
         let actions = publish(&key.name, known.as_ref().map(|it| it.value()), &self.root_ca);
         match self.executor.perform(&key, actions).await {
-            // The namespace has gone.
+            // The namespace was deleted.
             Err(failure) if failure.code() == 404 => Ok(Next::Done),
             result => outcome::next(result),
         }
     }
 }
 
-/// What a namespace needs so that its `ConfigMap` holds `root_ca` and nothing else.
+/// Returns the actions after which the namespace's `ConfigMap` contains `root_ca` and nothing else.
 fn publish(namespace: &str, config_map: Option<&Value>, root_ca: &str) -> Vec<Action> {
     let data = api::json!({"ca.crt": root_ca});
     let Some(known) = config_map else {
@@ -87,13 +87,13 @@ fn publish(namespace: &str, config_map: Option<&Value>, root_ca: &str) -> Vec<Ac
         });
         return vec![Action::Create { resource: ConfigMap::RESOURCE, object }];
     };
-    let described = edit::annotation(known, ANNOTATION).is_some_and(|text| !text.is_empty());
+    let described = metadata::annotation(known, ANNOTATION).is_some_and(|text| !text.is_empty());
     if described && known.get("data") == Some(&data) {
         return Vec::new();
     }
     let mut object = known.clone();
-    edit::set(&mut object, &["data"], data);
-    edit::set(&mut object, &["metadata", "annotations", ANNOTATION], DESCRIPTION);
+    object.set_at(&["data"], data);
+    object.set_at(&["metadata", "annotations", ANNOTATION], DESCRIPTION);
     vec![Action::Update { resource: ConfigMap::RESOURCE, object }]
 }
 
@@ -102,18 +102,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_write_is_taken_back() {
+    fn changes_by_others_are_reverted() {
         let created = publish("a", None, "pem");
         let Some(Action::Create { object, .. }) = created.first() else { panic!("{created:?}") };
         assert_eq!(publish("a", Some(object), "pem"), []);
         let mut spoiled = object.clone();
-        edit::set(&mut spoiled, &["data", "other"], "y");
+        spoiled.set_at(&["data", "other"], "y");
         assert_eq!(
             publish("a", Some(&spoiled), "pem"),
             [Action::Update { resource: ConfigMap::RESOURCE, object: object.clone() }]
         );
         let mut bare = object.clone();
-        edit::remove(&mut bare, &["metadata", "annotations"]);
+        bare.remove_at(&["metadata", "annotations"]);
         assert_eq!(publish("a", Some(&bare), "pem").len(), 1);
         assert_eq!(publish("a", Some(object), "new").len(), 1);
     }

@@ -15,7 +15,7 @@ use crate::expectations::UNSETTLED;
 use crate::manager::Context;
 use crate::outcome;
 
-/// The service account that pods have unless they say otherwise.
+/// Default service account of pods.
 const DEFAULT: &str = "default";
 
 struct ServiceAccounts {
@@ -24,7 +24,7 @@ struct ServiceAccounts {
     executor: Executor,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let (namespaces, accounts) = (context.informers.all::<Namespace>(), context.informers.all::<ServiceAccount>());
     let executor = context.executor();
@@ -55,7 +55,7 @@ impl ServiceAccounts {
     }
 }
 
-/// What a namespace needs, given whether it has its service account.
+/// Returns the actions for a namespace, given whether it has its service account.
 fn ensure(namespace: &Namespace, exists: bool) -> Vec<Action> {
     if exists || namespace.status.phase != "Active" {
         return Vec::new();

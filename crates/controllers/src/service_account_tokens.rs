@@ -1,13 +1,15 @@
-//! Secrets that hold a token of a service account: filled if somebody can sign, deleted with the account, and dropped
-//! from the account's list when they go.
+//! Secrets with service account tokens: filled if there is a signing key, deleted with the account, and removed
+//! from the account's list when they are deleted.
 //!
-//! It acts as the manager itself, as Kubernetes' does. Follows Kubernetes
+//! It acts under the identity of the manager itself, as in Kubernetes. Follows Kubernetes
 //! `pkg/controller/serviceaccount/tokens_controller.go`.
 
 use std::sync::Arc;
 
 use api::core::v1::{Secret, ServiceAccount};
 use api::json::Value;
+use api::metadata;
+use api::well_known::{ANNOTATION_SERVICE_ACCOUNT_NAME, SECRET_SERVICE_ACCOUNT_TOKEN};
 use client::controller::{Controller, Next};
 use client::informer::{Change, Informer, Key};
 use client::objects::{Deletion, Selection};
@@ -21,16 +23,14 @@ use crate::manager::Context;
 use crate::outcome;
 use crate::settings::{Bound, Settings};
 
-const TYPE: &str = "kubernetes.io/service-account-token";
-const ACCOUNT: &str = "kubernetes.io/service-account.name";
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// What there is to reconcile.
+/// An item to reconcile.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Item {
     /// A secret.
     Secret(Key),
-    /// A secret that is gone, and its account.
+    /// A deleted secret, and its account.
     Gone(Key, Key),
 }
 
@@ -48,9 +48,9 @@ struct Tokens {
     settings: Arc<Settings>,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
-    let selection = Selection { fields: format!("type={TYPE}"), ..Selection::default() };
+    let selection = Selection { fields: format!("type={SECRET_SERVICE_ACCOUNT_TOKEN}"), ..Selection::default() };
     let secrets = context.informers.of::<Document<Secret>>(&selection);
     let accounts = context.informers.all::<ServiceAccount>();
     let client = context.informers.client().clone();
@@ -95,7 +95,7 @@ pub async fn run(context: Context) {
 
 /// The account that a secret names.
 fn account_of(secret: &Document<Secret>) -> Option<&str> {
-    let name = edit::annotation(secret.value(), ACCOUNT);
+    let name = metadata::annotation(secret.value(), ANNOTATION_SERVICE_ACCOUNT_NAME);
     name.filter(|name| !name.is_empty())
 }
 
@@ -111,7 +111,7 @@ impl Tokens {
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
         let Some(secret) = self.secrets.store().get_key(&key) else { return Ok(Next::Done) };
         let Some(name) = account_of(&secret) else { return Ok(Next::Done) };
-        // The local copy may be late: the server decides whether the account is there.
+        // The informer may be outdated: the server decides whether the account exists.
         let account = self.account(&key.namespace, name).await?;
         let actions = token(&secret, account.as_ref(), &self.settings).into_iter().collect();
         outcome::next(self.executor.perform(&key, actions).await)
@@ -124,11 +124,11 @@ impl Tokens {
     }
 }
 
-/// What a secret needs: its account, or its end.
+/// Returns the action for a secret: filling it, or deleting it.
 fn token(secret: &Document<Secret>, account: Option<&Value>, settings: &Settings) -> Option<Action> {
     let metadata = secret.metadata();
     let uid = account.and_then(|it| it.str_at(&["metadata", "uid"])).unwrap_or_default();
-    let meant = edit::annotation(secret.value(), ACCOUNT_UID).unwrap_or_default();
+    let meant = metadata::annotation(secret.value(), ACCOUNT_UID).unwrap_or_default();
     let Some(account) = account.filter(|_| meant.is_empty() || meant == uid) else {
         return Some(Action::Delete {
             resource: Secret::RESOURCE,
@@ -141,26 +141,26 @@ fn token(secret: &Document<Secret>, account: Option<&Value>, settings: &Settings
     let mut object = secret.to_value();
     let text = |value: &str| Value::from(api::base64::encode(value.as_bytes()));
     if !settings.root_ca.is_empty() {
-        edit::set(&mut object, &["data", "ca.crt"], text(&settings.root_ca));
+        object.set_at(&["data", "ca.crt"], text(&settings.root_ca));
     }
     if !secret.data.contains_key("namespace") {
-        edit::set(&mut object, &["data", "namespace"], text(&metadata.namespace));
+        object.set_at(&["data", "namespace"], text(&metadata.namespace));
     }
     let bound = Bound {
         namespace: &metadata.namespace,
-        account: edit::name(account),
+        account: metadata::name(account),
         account_uid: uid,
         secret: &metadata.name,
     };
     let missing = secret.data.get("token").is_none_or(|token| token.is_empty());
     let signed = settings.tokens.as_ref().filter(|_| missing).and_then(|source| source.token(&bound));
     match signed {
-        Some(token) => edit::set(&mut object, &["data", "token"], text(&token)),
-        // Half a secret helps nobody.
+        Some(token) => object.set_at(&["data", "token"], text(&token)),
+        // An incomplete secret is of no use.
         None if missing => return None,
         None => {}
     }
-    edit::set(&mut object, &["metadata", "annotations", ACCOUNT_UID], uid);
+    object.set_at(&["metadata", "annotations", ACCOUNT_UID], uid);
     (object != *secret.value()).then_some(Action::Update { resource: Secret::RESOURCE, object })
 }
 
@@ -170,7 +170,7 @@ fn without_reference(account: &Value, secret: &str) -> Option<Action> {
     let list = object.get_mut("secrets").and_then(Value::as_array_mut)?;
     list.retain(|it| it.str_at(&["name"]) != Some(secret));
     if list.is_empty() {
-        edit::remove(&mut object, &["secrets"]);
+        object.remove_at(&["secrets"]);
     }
     (object != *account).then_some(Action::Update { resource: ServiceAccount::RESOURCE, object })
 }
@@ -198,15 +198,15 @@ mod tests {
     #[test]
     fn a_token_is_made_for_an_account_and_goes_without_one() {
         let account = api::json!({"metadata": {"name": "bot", "uid": "u"}});
-        let plain = secret(&[(ACCOUNT, "bot")]);
+        let plain = secret(&[(ANNOTATION_SERVICE_ACCOUNT_NAME, "bot")]);
         let settings = Settings { root_ca: "pem".to_owned(), tokens: Some(Arc::new(Source)), ..Settings::default() };
         let Some(Action::Update { object, .. }) = token(&plain, Some(&account), &settings) else { panic!("no token") };
         assert_eq!(object.str_at(&["data", "token"]), Some(api::base64::encode(b"a/bot/tok").as_str()));
-        assert_eq!(edit::annotation(&object, ACCOUNT_UID), Some("u"));
+        assert_eq!(metadata::annotation(&object, ACCOUNT_UID), Some("u"));
         assert_eq!(token(&Document::new(object).expect("a secret"), Some(&account), &settings), None);
         assert_eq!(token(&plain, Some(&account), &Settings::default()), None, "nobody can sign");
         assert!(matches!(token(&plain, None, &settings), Some(Action::Delete { .. })));
-        let stale = secret(&[(ACCOUNT, "bot"), (ACCOUNT_UID, "old")]);
+        let stale = secret(&[(ANNOTATION_SERVICE_ACCOUNT_NAME, "bot"), (ACCOUNT_UID, "old")]);
         assert!(matches!(token(&stale, Some(&account), &settings), Some(Action::Delete { .. })));
     }
 

@@ -1,7 +1,7 @@
-//! Ranges of service addresses: says when one is ready, and keeps one whose addresses are in use.
+//! Ranges of service addresses: reports readiness, and keeps ranges whose addresses are in use.
 //!
-//! It watches ServiceCIDRs. Each has a finalizer, which goes a while after the range was deleted, once every address of
-//! it that a service has is in another range, too. Follows Kubernetes `pkg/controller/servicecidrs`.
+//! It watches ServiceCIDRs. Each has a finalizer, which is removed some time after the range was deleted, once
+//! every used address is also in another range. Follows Kubernetes `pkg/controller/servicecidrs`.
 
 mod range;
 
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::json::{Text, Value};
+use api::metadata;
 use api::time::Timestamp;
 use client::controller::{Controller, Next};
 use client::informer::{Informer, Key};
@@ -18,22 +19,21 @@ use client::{Client, Resource};
 
 use self::range::Range;
 use crate::action::Action;
-use crate::edit;
 use crate::executor::{Executor, Failure};
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::outcome;
 use crate::pods::until;
 
 const RANGES: Resource = Resource::new("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR");
 const ADDRESSES: Resource = Resource::new("networking.k8s.io", "v1", "ipaddresses", "IPAddress");
 const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
-/// Under which name conditions are applied.
+/// Field manager of conditions.
 const MANAGER: &str = "service-cidr-controller";
 /// Addresses that the API server gave out itself.
 const GIVEN_OUT: &str = "ipaddress.kubernetes.io/managed-by=ipallocator.k8s.io";
-/// A range goes this long after its deletion, so that all who give out addresses have heard of it.
+/// Minimum age of a deletion, so that all allocators have observed it.
 const GRACE_SECONDS: i64 = 10;
-/// How often addresses are looked at that keep a range.
+/// Interval at which the addresses of a blocked range are checked.
 const RECHECK: Duration = Duration::from_secs(5);
 
 struct Ranges {
@@ -42,11 +42,11 @@ struct Ranges {
     executor: Executor,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let ranges = context.informers.of_documents(&RANGES, &Selection::default());
     let runner = Controller::new(context.name, &context.runtime)
-        .watch(&ranges, |range: &Value| [Key::new("", edit::name(range))]);
+        .watch(&ranges, |range: &Value| [Key::new("", metadata::name(range))]);
     let controller = Arc::new(Ranges { ranges, client: context.client.clone(), executor: context.executor() });
     runner
         .run(move |key: Key| {
@@ -81,7 +81,7 @@ impl Ranges {
             }
         }
         let deleted_at = Timestamp::parse(deleted_at).unwrap_or(Timestamp::ZERO);
-        match until(deleted_at.plus_seconds(GRACE_SECONDS), now()) {
+        match until(deleted_at.plus_seconds(GRACE_SECONDS), self.executor.now()) {
             Duration::ZERO => {
                 let patch = api::json!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
                 self.patch(&key, patch).await
@@ -105,7 +105,7 @@ impl Ranges {
         }
     }
 
-    /// Sets the condition `Ready`, unless it says so already.
+    /// Sets the condition `Ready`, unless it is already set.
     async fn say(&self, key: &Key, range: &Value, is: &str, reason: &str, message: &str) -> Result<(), Failure> {
         if says(range, is, reason, message) {
             return Ok(());
@@ -114,7 +114,7 @@ impl Ranges {
             "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": (key.name.clone())},
             "status": {"conditions": [{
                 "type": "Ready", "status": is, "reason": reason, "message": message,
-                "lastTransitionTime": (now().to_string()),
+                "lastTransitionTime": (self.executor.now().to_string()),
             }]},
         });
         self.client.documents(RANGES).apply("", &key.name, "status", &fields, MANAGER, true).await?;
@@ -123,14 +123,14 @@ impl Ranges {
 }
 
 fn has_finalizer(range: &Value) -> bool {
-    let finalizers = range.at(&["metadata", "finalizers"]).and_then(Value::as_array).unwrap_or_default();
+    let finalizers = range.list_at(&["metadata", "finalizers"]);
     finalizers.iter().any(|it| it.as_str() == Some(FINALIZER))
 }
 
 /// Whether the condition `Ready` is already this.
 fn says(range: &Value, is: &str, reason: &str, message: &str) -> bool {
-    let conditions = range.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
-    let field = |it: &Value, name: &str| it.str_at(&[name]).unwrap_or_default().to_owned();
+    let conditions = range.list_at(&["status", "conditions"]);
+    let field = |it: &Value, name: &str| it.text(name).to_owned();
     conditions
         .iter()
         .filter(|it| field(it, "type") == "Ready")
@@ -138,21 +138,21 @@ fn says(range: &Value, is: &str, reason: &str, message: &str) -> bool {
 }
 
 fn parts(range: &Value) -> Vec<Range> {
-    let parts = range.at(&["spec", "cidrs"]).and_then(Value::as_array).unwrap_or_default();
+    let parts = range.list_at(&["spec", "cidrs"]);
     parts.iter().filter_map(Value::as_str).filter_map(Range::parse).collect()
 }
 
-/// Whether every part of a range lies in another one.
+/// Whether every part of a range is in another one.
 fn is_covered(range: &Value, all: &[Arc<Value>]) -> bool {
-    let others = || all.iter().filter(|it| edit::name(it) != edit::name(range)).flat_map(|it| parts(it));
+    let others = || all.iter().filter(|it| metadata::name(it) != metadata::name(range)).flat_map(|it| parts(it));
     parts(range).iter().all(|part| others().any(|other| other.contains(part)))
 }
 
 /// Whether an address is in this range and in no other.
 fn needs(address: &Value, range: &Value, all: &[Arc<Value>]) -> bool {
-    let Ok(address) = edit::name(address).parse::<IpAddr>() else { return false };
+    let Ok(address) = metadata::name(address).parse::<IpAddr>() else { return false };
     let mut holders = all.iter().filter(|it| parts(it).iter().any(|part| part.gives_out(address)));
-    holders.next().is_some_and(|it| edit::name(it) == edit::name(range)) && holders.next().is_none()
+    holders.next().is_some_and(|it| metadata::name(it) == metadata::name(range)) && holders.next().is_none()
 }
 
 #[cfg(test)]

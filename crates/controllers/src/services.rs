@@ -1,11 +1,12 @@
-//! What all who publish the endpoints of services ask: which pods, at which addresses and ports, and since when.
+//! Shared rules for publishing endpoints of services: pods, addresses, ports and times.
 //!
-//! [`Watched`] is what their controllers look at. Follows Kubernetes `staging/src/k8s.io/endpointslice` (`utils.go`,
-//! `util/`) and `pkg/api/v1/endpoints`.
+//! [`WatchedServices`] are the informers of their controllers. Follows Kubernetes
+//! `staging/src/k8s.io/endpointslice` (`utils.go`, `util/`) and `pkg/api/v1/endpoints`.
 
+use locks::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api::core::v1::{Pod, Service, ServicePort};
 use api::int_or_string::IntOrString;
@@ -18,9 +19,9 @@ use client::{Informer, Informers};
 
 use crate::pods;
 
-/// When a change was made that led to this state of the endpoints.
+/// Annotation with the time of the change that led to this state of the endpoints.
 pub(crate) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
-/// Marks the endpoints of services without an address of their own.
+/// Label of the endpoints of services without a cluster IP.
 pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Marks objects by which components elect a leader.
 pub(crate) const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
@@ -36,7 +37,7 @@ pub(crate) fn selects(service: &Service, labels: &StringMap) -> bool {
     !selector.is_empty() && selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-/// Whether the service has an address of its own.
+/// Whether the service has a cluster IP.
 pub(crate) fn has_address(service: &Service) -> bool {
     !matches!(service.spec.cluster_ip.as_str(), "" | "None")
 }
@@ -92,7 +93,7 @@ pub(crate) fn target_ref(pod: &Pod) -> Value {
     api::json!({"kind": "Pod", "namespace": namespace, "name": name, "uid": uid})
 }
 
-/// Sorts ports as Kubernetes does: by a hash of what Go prints of them.
+/// Sorts ports as Kubernetes does: by a hash of their Go representation.
 pub(crate) fn sort_ports(ports: &mut [Value], in_slice: bool) {
     ports.sort_by_cached_key(|port| port_hash(port, in_slice));
 }
@@ -131,14 +132,14 @@ pub(crate) fn labels_value<'a>(labels: impl IntoIterator<Item = (&'a Text, &'a T
 pub(crate) const BY_NAMESPACE: &str = "namespace";
 
 /// Services, their pods and the times of changes, as the controllers of endpoints share them.
-pub(crate) struct Watched {
+pub(crate) struct WatchedServices {
     pub(crate) services: Informer<Service>,
     pub(crate) pods: Informer<Pod>,
     times: Mutex<TriggerTimes>,
 }
 
-impl Watched {
-    /// The informers, with what one finds pods and services by.
+impl WatchedServices {
+    /// The informers, with indexes of pods and services.
     pub(crate) fn new(informers: &Informers) -> Self {
         let (services, pods) = (informers.all::<Service>(), informers.all::<Pod>());
         services.store().add_index(BY_NAMESPACE, |it| vec![it.metadata.namespace.clone()]);
@@ -170,22 +171,22 @@ impl Watched {
         near.into_iter().filter(|pod| selects(service, &pod.metadata.labels)).collect()
     }
 
-    /// When the newest change was made.
+    /// Time of the newest change.
     pub(crate) fn trigger(&self, service: &Service, selected: &[Arc<Pod>]) -> Option<Timestamp> {
-        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = self.times.lock();
         times.look(service, selected.iter().map(|pod| &**pod))
     }
 
-    /// Forgets a service that is gone.
+    /// Removes a deleted service.
     pub(crate) fn forget(&self, key: &Key) {
-        self.times.lock().unwrap_or_else(PoisonError::into_inner).forget(&key.namespace, &key.name);
+        self.times.lock().forget(&key.namespace, &key.name);
     }
 }
 
-/// When a service was made, and when each of its pods became ready or unready.
+/// Creation time of a service, and the times at which its pods became ready or unready.
 type Times = (Option<Timestamp>, HashMap<Text, Timestamp>);
 
-/// When the changes were made that one looks at.
+/// Times of changes.
 #[derive(Debug, Default)]
 pub(crate) struct TriggerTimes {
     known: HashMap<(Text, Text), Times>,
@@ -199,7 +200,7 @@ impl TriggerTimes {
         selected: impl IntoIterator<Item = &'a Pod>,
     ) -> Option<Timestamp> {
         if !is_published(service) {
-            // It is new when it is published for the first time.
+            // It is published for the first time.
             return None;
         }
         let key = (service.metadata.namespace.clone(), service.metadata.name.clone());
@@ -213,7 +214,7 @@ impl TriggerTimes {
         changed.map(|(_, at)| *at).chain(recreated).min()
     }
 
-    /// Forgets a service that is gone.
+    /// Removes a deleted service.
     pub(crate) fn forget(&mut self, namespace: &str, name: &str) {
         self.known.remove(&(namespace.into(), name.into()));
     }

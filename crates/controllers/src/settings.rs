@@ -1,4 +1,4 @@
-//! What the manager's flags say, beyond which controllers run.
+//! Settings from the manager's flags, except the selection of controllers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,33 +7,46 @@ use api::time::Timestamp;
 use api::x509::request::Request;
 
 use crate::node_lifecycle;
+use crate::simulated_load_balancers::AddressRange;
 
-/// What time it is.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
-/// What controllers are told at the start. The defaults are Kubernetes'.
+/// Settings of controllers. The defaults are Kubernetes'.
 #[derive(Clone)]
 pub struct Settings {
     /// The certificates by which pods know the API server, as PEM; none are published if this is empty.
     pub root_ca: String,
     /// Makes the tokens that are kept in secrets; none are made without.
     pub tokens: Option<Arc<dyn TokenSource>>,
-    /// Signs the certificates that are asked for; none are signed without.
+    /// Signs certificates; without it none are signed.
     pub signer: Option<Arc<dyn CertificateSigner>>,
-    /// For how long certificates hold at the most (`--cluster-signing-duration`).
+    /// Maximum lifetime of certificates (`--cluster-signing-duration`).
     pub signing_duration: Duration,
-    /// By which evictions are planned.
-    pub clock: Clock,
-    /// How nodes are watched (`--node-monitor-period` and others).
+    /// Settings for the monitoring of nodes (`--node-monitor-period` and others).
     pub node_lifecycle: node_lifecycle::Settings,
-    /// How many pods that have ended may exist; all, if this is 0 (`--terminated-pod-gc-threshold`).
+    /// Maximum number of terminated pods; unlimited if 0 (`--terminated-pod-gc-threshold`).
     pub terminated_pods: usize,
-    /// How often volumes and claims are looked at though nothing has changed (`--pvclaimbinder-sync-period`).
+    /// Interval at which volumes and claims are checked without changes (`--pvclaimbinder-sync-period`).
     pub binder_period: Duration,
-    /// How often autoscalers are looked at (`--horizontal-pod-autoscaler-sync-period`).
+    /// Interval at which autoscalers are evaluated (`--horizontal-pod-autoscaler-sync-period`).
     pub autoscaler_period: Duration,
-    /// How often quotas are counted anew (`--resource-quota-sync-period`).
+    /// Change of a metric that autoscalers ignore (`--horizontal-pod-autoscaler-tolerance`).
+    pub autoscaler_tolerance: f64,
+    /// Period without removal of replicas after a higher recommendation
+    /// (`--horizontal-pod-autoscaler-downscale-stabilization`).
+    pub autoscaler_downscale_stabilization: Duration,
+    /// Period after the start of a pod in which its processor time counts only while it is ready
+    /// (`--horizontal-pod-autoscaler-cpu-initialization-period`).
+    pub autoscaler_cpu_initialization: Duration,
+    /// Period after the start of a pod in which a change of readiness is its first state
+    /// (`--horizontal-pod-autoscaler-initial-readiness-delay`).
+    pub autoscaler_initial_readiness_delay: Duration,
+    /// Interval at which quotas are recounted (`--resource-quota-sync-period`).
     pub quota_period: Duration,
+    /// Whether volumes are provisioned without disks.
+    pub simulated_volumes: bool,
+    /// Merges annotations into the fields of objects that informers receive; for components beside upstream's.
+    pub placement: Option<client::Rewrite>,
+    /// The addresses of simulated load balancers; none are given without (`--load-balancer-range`).
+    pub load_balancers: Option<AddressRange>,
 }
 
 impl Default for Settings {
@@ -43,29 +56,35 @@ impl Default for Settings {
             tokens: None,
             signer: None,
             signing_duration: Duration::from_secs(365 * 24 * 3600),
-            clock: Arc::new(crate::manager::now),
             node_lifecycle: node_lifecycle::Settings::default(),
             terminated_pods: 12_500,
             binder_period: Duration::from_secs(15),
             autoscaler_period: Duration::from_secs(15),
+            autoscaler_tolerance: 0.1,
+            autoscaler_downscale_stabilization: Duration::from_secs(300),
+            autoscaler_cpu_initialization: Duration::from_secs(300),
+            autoscaler_initial_readiness_delay: Duration::from_secs(30),
             quota_period: Duration::from_secs(300),
+            simulated_volumes: false,
+            load_balancers: None,
+            placement: None,
         }
     }
 }
 
 /// Signs certificates with the key of an authority.
 pub trait CertificateSigner: Send + Sync {
-    /// The certificate that a request asks for, as PEM.
+    /// Signs a request; returns the certificate as PEM.
     ///
     /// # Errors
     /// Why there is none, as text.
     fn sign(&self, request: &Request<'_>, order: &Order<'_>) -> Result<String, String>;
 }
 
-/// What is said about the key of a request.
+/// Contents of a certificate besides the request's key.
 #[derive(Debug, Clone, Copy)]
 pub struct Order<'a> {
-    /// What it may be used for.
+    /// Permitted usages.
     pub usages: &'a [&'a str],
     /// For how long.
     pub seconds: i64,
@@ -75,11 +94,11 @@ pub struct Order<'a> {
 
 /// Makes tokens without an end, for secrets that hold one.
 pub trait TokenSource: Send + Sync {
-    /// A token of a service account that is bound to a secret; nothing if it cannot be signed.
+    /// Issues a token of a service account, bound to a secret; nothing if it cannot be signed.
     fn token(&self, account: &Bound<'_>) -> Option<String>;
 }
 
-/// Whose token it is.
+/// Subject of a token.
 #[derive(Debug, Clone, Copy)]
 pub struct Bound<'a> {
     /// The namespace of both.

@@ -1,9 +1,9 @@
-//! StatefulSets: pods with names, places and storage of their own.
+//! StatefulSets: pods with stable names, ordinals and storage.
 //!
-//! It watches StatefulSets, pods, claims and revisions. Pods are made in order, each when the one before serves (or all
-//! at once), and replaced from the last to the first. In reading order: `identity` builds the pod of a place,
-//! `claims` its storage and who owns it, `rule` decides one round, `status` reports.
-//! Follows Kubernetes' `pkg/controller/statefulset`; templates are kept as in [`history`].
+//! It watches StatefulSets, pods, claims and revisions. Pods are created in order, each when the previous one
+//! is ready (or all at once), and replaced from the last to the first. In reading order: `identity` builds the
+//! pod of an ordinal, `claims` its storage and ownership, `rule` decides one round, `status` reports. Follows
+//! Kubernetes' `pkg/controller/statefulset`; templates are kept as in [`history`].
 
 mod claims;
 mod identity;
@@ -18,6 +18,7 @@ use api::core::v1::{PersistentVolumeClaim, Pod};
 use api::json::{Text, Value};
 use api::labels::Selector;
 use api::meta::v1::ObjectMeta;
+use api::metadata;
 use client::Document;
 use client::controller::{Controller as Runner, Next, own};
 use client::events::Severity;
@@ -25,17 +26,16 @@ use client::informer::{Informer, Key};
 use client::objects::Deletion;
 use client::resources::Served as _;
 
-use self::rule::{Plan, Seen, Step};
+use self::rule::{ObservedState, Plan, Step};
 use crate::action::Action;
-use crate::edit;
 use crate::executor::{Executor, Failure, Owner};
 use crate::expectations::UNSETTLED;
 use crate::history::{self, Revision};
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::ownership::{self, Controller, INDEX, orphans_of};
 use crate::pods::{self, PODS};
 
-/// As many are worked on at a time.
+/// Number of concurrent workers.
 const WORKERS: usize = 5;
 /// The label of a revision that holds its hash.
 const HASH_LABEL: &str = "controller.kubernetes.io/hash";
@@ -48,7 +48,7 @@ struct StatefulSets {
     executor: Executor,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let sets = context.informers.all::<Document<StatefulSet>>();
     let pods = context.informers.all::<Pod>();
@@ -66,9 +66,10 @@ pub async fn run(context: Context) {
         .watch(&sets, own)
         .watch(&pods, move |pod| keys_of(&known, pod))
         .watch(&revisions, client::controller::controlled_by("StatefulSet"))
-        // Claims bring nobody to work, but must be known.
+        // Changes of claims trigger no reconciliation, but claims must be cached.
         .watch(&claims, |_| None)
         .workers(WORKERS);
+    let runner = context.watch_accounts(runner, &executor, |key| key);
     let controller = Arc::new(StatefulSets { sets, pods, claims, revisions, executor });
     let reconcile = move |key| {
         let controller = controller.clone();
@@ -110,21 +111,28 @@ impl StatefulSets {
             return Ok(Next::Done);
         };
         if metadata.is_deleting() && self.has_orphaned_revisions(metadata, &selector) {
-            // Its revisions were taken from it, and it adopts nothing any more: another one would be made for nothing.
+            // Its revisions were released, and it adopts nothing any more: another one would be created without
+            // use.
             return Ok(Next::Done);
         }
         let mut revisions = self.revisions_of(&key, controller, &selector).await?;
         let pods = self.pods_of(&key, controller, &selector).await?;
         history::sort(&mut revisions);
         let Some(update) = self.newest_revision(&key, &set, controller, &revisions).await? else {
-            // It was renumbered: the copies will say so soon.
+            // It was renumbered: the informers will show it soon.
             return Ok(Next::After(UNSETTLED));
         };
         let named = |revision: &&Revision| revision.metadata().name == set.status.current_revision;
         let current = revisions.iter().find(named).cloned().unwrap_or_else(|| update.clone());
         let claims = self.claims_of(&set);
-        let seen =
-            Seen { set: set.clone(), current: current.clone(), update: update.clone(), pods, claims, now: now() };
+        let seen = ObservedState {
+            set: set.clone(),
+            current: current.clone(),
+            update: update.clone(),
+            pods,
+            claims,
+            now: self.executor.now(),
+        };
         let Plan { steps, status, again } = rule::plan(&seen);
         let mut failure = None;
         for step in steps {
@@ -209,7 +217,7 @@ impl StatefulSets {
             }
             Some(equal) => {
                 let mut object = equal.to_value();
-                edit::set(&mut object, &["revision"], number);
+                object.set_at(&["revision"], number);
                 self.executor.perform(key, vec![Action::Update { resource, object }]).await?;
                 Ok(None)
             }
@@ -248,7 +256,7 @@ impl StatefulSets {
         let tell = |verb: &str, what: &str, outcome: Result<(), (&Failure, bool)>| {
             let (severity, reason, message) = match outcome {
                 Ok(()) => (Severity::Normal, "Successful", format!("{verb} {what} in StatefulSet {set_name} ")),
-                // Nobody has to hear of the same failure again and again.
+                // The same failure is not reported repeatedly.
                 Err((_, false)) => return,
                 Err((failure, true)) => {
                     let message = format!("{verb} {what} in StatefulSet {set_name} failed error: {failure}");
@@ -261,7 +269,7 @@ impl StatefulSets {
         };
         match step {
             Step::CreateClaim { claim, pod } => {
-                let what = format!("Claim {} Pod {pod}", edit::name(&claim));
+                let what = format!("Claim {} Pod {pod}", metadata::name(&claim));
                 let resource = PersistentVolumeClaim::RESOURCE;
                 let created = self.executor.create_all(key, &owner, &resource, vec![claim]).await;
                 match created.failure {
@@ -279,7 +287,7 @@ impl StatefulSets {
                 self.executor.perform(key, vec![Action::Update { resource, object: claim }]).await?;
             }
             Step::CreatePod { pod } => {
-                let what = format!("Pod {}", edit::name(&pod));
+                let what = format!("Pod {}", metadata::name(&pod));
                 let created = self.executor.create_all(key, &owner, &PODS, vec![pod]).await;
                 match created.failure {
                     None => tell("Create", &what, Ok(())),
@@ -294,7 +302,7 @@ impl StatefulSets {
                 let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
                 if let Some(labels) = labels {
                     let mut object = self.executor.client().documents(PODS).get(namespace, name).await?;
-                    edit::set(&mut object, &["metadata", "labels"], labels);
+                    object.set_at(&["metadata", "labels"], labels);
                     self.executor.perform(key, vec![Action::Update { resource: PODS, object }]).await?;
                 }
                 tell("Update", &format!("Pod {name}"), Ok(()));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use api::core::v1::Secret;
 use api::time::Timestamp;
+use api::well_known::{NAMESPACE_SYSTEM, SECRET_BOOTSTRAP_TOKEN};
 use client::controller::{Controller, Next, own};
 use client::informer::{Informer, Key};
 use client::objects::{Deletion, Selection};
@@ -13,13 +14,10 @@ use client::resources::Served as _;
 
 use crate::action::Action;
 use crate::executor::Failure;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::outcome;
 
-const NAMESPACE: &str = "kube-system";
-const TYPE: &str = "bootstrap.kubernetes.io/token";
-
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let tokens = tokens_of(&context);
     let executor = context.executor();
@@ -29,7 +27,7 @@ pub async fn run(context: Context) {
             let (tokens, executor) = (tokens.clone(), executor.clone());
             async move {
                 let Some(token) = tokens.store().get_key(&key) else { return Ok::<_, Failure>(Next::Done) };
-                match left(&token, now()) {
+                match left(&token, executor.now()) {
                     None => Ok(Next::Done),
                     Some(Duration::ZERO) => {
                         let metadata = &token.metadata;
@@ -52,12 +50,15 @@ pub async fn run(context: Context) {
 
 /// The informer of bootstrap tokens.
 pub(crate) fn tokens_of(context: &Context) -> Informer<Secret> {
-    let selection =
-        Selection { namespace: NAMESPACE.to_owned(), fields: format!("type={TYPE}"), ..Selection::default() };
+    let selection = Selection {
+        namespace: NAMESPACE_SYSTEM.to_owned(),
+        fields: format!("type={SECRET_BOOTSTRAP_TOKEN}"),
+        ..Selection::default()
+    };
     context.informers.of::<Secret>(&selection)
 }
 
-/// How long a token may still be used; nothing if it has no end. What cannot be read has ended.
+/// Returns the remaining lifetime of a token; `None` if it does not expire. Unreadable tokens have expired.
 pub(crate) fn left(token: &Secret, now: Timestamp) -> Option<Duration> {
     let encoded = token.data.get("expiration").filter(|it| !it.is_empty())?;
     let end = api::base64::decode(encoded)
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_ended_or_cannot_be_read_goes() {
+    fn expired_or_unreadable_tokens_are_deleted() {
         let token = |expiration: &str| Secret {
             data: std::iter::once(("expiration".into(), expiration.into())).collect(),
             ..Secret::default()

@@ -1,27 +1,27 @@
 //! Publishes the certificates by which clients know the API server, as a ClusterTrustBundle.
 //!
-//! The bundle is named by what it holds. Others of the same signer go: they are of an authority that is no more.
-//! Follows Kubernetes `pkg/controller/certificates/clustertrustbundlepublisher`.
+//! The bundle is named by its contents. Others of the same signer are deleted: they belong to a former
+//! authority. Follows Kubernetes `pkg/controller/certificates/clustertrustbundlepublisher`.
 
 use std::sync::Arc;
 
 use api::json::Value;
+use api::metadata;
 use client::Resource;
 use client::controller::Controller;
 use client::informer::Key;
 use client::objects::{Deletion, Selection};
 
 use crate::action::Action;
-use crate::edit;
 use crate::manager::Context;
 use crate::outcome;
 
 const BUNDLES: Resource = Resource::new("certificates.k8s.io", "v1", "clustertrustbundles", "ClusterTrustBundle");
 const SIGNER: &str = "kubernetes.io/kube-apiserver-serving";
-/// How many bytes of the hash stand in the name.
+/// Number of bytes of the hash in the name.
 const HASH_BYTES: usize = 12;
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let root_ca = context.settings.root_ca.clone();
     if root_ca.is_empty() {
@@ -30,7 +30,7 @@ pub async fn run(context: Context) {
     let selection = Selection { fields: format!("spec.signerName={SIGNER}"), ..Selection::default() };
     let bundles = context.informers.of_documents(&BUNDLES, &selection);
     let executor = context.executor();
-    // One key for all: what is there is compared as a whole.
+    // One key for all: the existing bundles are compared as a whole.
     let all = || Key::new("", "");
     let runner = Controller::new(context.name, &context.runtime).watch(&bundles, move |_| [all()]);
     runner.queue().add(all());
@@ -52,11 +52,11 @@ fn name_of(root_ca: &str) -> String {
     format!("{}:{hash}", SIGNER.replace('/', ":"))
 }
 
-/// What is to be done so that one bundle holds the certificates.
+/// Returns the actions after which one bundle contains the certificates.
 fn publish(bundles: &[Arc<Value>], root_ca: &str) -> Vec<Action> {
     let name = name_of(root_ca);
     let mut actions = Vec::new();
-    match bundles.iter().find(|bundle| edit::name(bundle) == name) {
+    match bundles.iter().find(|bundle| metadata::name(bundle) == name) {
         None => {
             let object = api::json!({
                 "apiVersion": "certificates.k8s.io/v1",
@@ -68,15 +68,15 @@ fn publish(bundles: &[Arc<Value>], root_ca: &str) -> Vec<Action> {
         }
         Some(bundle) if bundle.str_at(&["spec", "trustBundle"]) != Some(root_ca) => {
             let mut object = (**bundle).clone();
-            edit::set(&mut object, &["spec", "trustBundle"], root_ca);
+            object.set_at(&["spec", "trustBundle"], root_ca);
             actions.push(Action::Update { resource: BUNDLES, object });
         }
         Some(_) => {}
     }
-    actions.extend(bundles.iter().filter(|bundle| edit::name(bundle) != name).map(|bundle| Action::Delete {
+    actions.extend(bundles.iter().filter(|bundle| metadata::name(bundle) != name).map(|bundle| Action::Delete {
         resource: BUNDLES,
         namespace: "".into(),
-        name: edit::name(bundle).into(),
+        name: metadata::name(bundle).into(),
         uid: "".into(),
         how: Deletion::default(),
     }));
@@ -96,7 +96,7 @@ mod tests {
         let known = Arc::new(object.clone());
         assert_eq!(publish(std::slice::from_ref(&known), "pem"), []);
         let mut spoiled = object.clone();
-        edit::set(&mut spoiled, &["spec", "trustBundle"], "other");
+        spoiled.set_at(&["spec", "trustBundle"], "other");
         let update = Action::Update { resource: BUNDLES, object: object.clone() };
         assert_eq!(publish(&[Arc::new(spoiled)], "pem"), [update]);
         let [Action::Create { .. }, Action::Delete { name, .. }] = &publish(&[known], "new")[..] else {

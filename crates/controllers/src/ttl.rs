@@ -1,7 +1,7 @@
-//! How long nodes may keep secrets and config maps without asking: the more nodes, the longer.
+//! Cache lifetime of secrets and config maps on nodes: the more nodes, the longer.
 //!
-//! It watches nodes, and writes the time as an annotation that kubelets read.
-//! Follows Kubernetes' `pkg/controller/ttl`.
+//! It watches nodes, and writes the time as an annotation that kubelets read. Follows Kubernetes'
+//! `pkg/controller/ttl`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,8 @@ use crate::manager::Context;
 const ANNOTATION: &str = "node.alpha.kubernetes.io/ttl";
 const WORKERS: usize = 4;
 
-/// From how many nodes on, up to how many, and the seconds. The ranges overlap, so that a node more or less changes little.
+/// Minimum and maximum number of nodes, and the TTL in seconds. The ranges overlap, so that the TTL does not flap at a
+/// boundary.
 const STEPS: [(usize, usize, u32); 5] =
     [(0, 100, 0), (90, 500, 15), (450, 1000, 30), (900, 2000, 60), (1800, usize::MAX, 300)];
 
@@ -30,7 +31,7 @@ struct Ttl {
     step: AtomicUsize,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let nodes = context.informers.all::<Node>();
     let runner = Controller::new(context.name, &context.runtime).watch(&nodes, own).workers(WORKERS);

@@ -1,6 +1,6 @@
 //! Jobs that are over go after their time: `ttlSecondsAfterFinished`.
 //!
-//! It watches Jobs. Before one is deleted the server is asked again, because its time may have been changed.
+//! It watches Jobs. Before a deletion the server is queried again, because the time may have been changed.
 //! Follows Kubernetes' `pkg/controller/ttlafterfinished`.
 
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use client::resources::Served as _;
 use crate::executor::{Executor, Failure};
 use crate::expectations::UNSETTLED;
 use crate::job::finished_at;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::pods::until;
 
-/// As many are worked on at a time.
+/// Number of concurrent workers.
 const WORKERS: usize = 5;
 
 struct Expiry {
@@ -28,7 +28,7 @@ struct Expiry {
     executor: Executor,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let jobs = context.informers.all::<Document<Job>>();
     let executor = context.executor();
@@ -42,7 +42,7 @@ pub async fn run(context: Context) {
     runner.run(reconcile).await;
 }
 
-/// How long a Job still has, if it is over and has a time.
+/// Returns the remaining time of a Job that has ended and has a time to live.
 fn left(job: &Job, now: Timestamp) -> Option<Duration> {
     if job.metadata.is_deleting() {
         return None;
@@ -61,7 +61,7 @@ impl Expiry {
         if !self.executor.settled(&key) {
             return Ok(Next::After(UNSETTLED));
         }
-        match left(&job, now()) {
+        match left(&job, self.executor.now()) {
             None => return Ok(Next::Done),
             Some(left) if !left.is_zero() => return Ok(Next::After(left)),
             Some(_) => {}
@@ -70,7 +70,7 @@ impl Expiry {
             Err(error) if error.is_not_found() => return Ok(Next::Done),
             result => result?,
         };
-        match left(&fresh, now()) {
+        match left(&fresh, self.executor.now()) {
             None => return Ok(Next::Done),
             Some(left) if !left.is_zero() => return Ok(Next::After(left)),
             Some(_) => {}
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_over_and_has_a_time_goes() {
+    fn only_finished_jobs_with_ttl_are_deleted() {
         let now = Timestamp { seconds: 100, nanos: 0 };
         let mut job = Job::default();
         job.spec.ttl_seconds_after_finished = Some(30);

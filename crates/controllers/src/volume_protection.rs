@@ -1,7 +1,8 @@
-//! Keeps volumes, claims and classes that are in use, by a finalizer that goes when the last user has gone.
+//! Protects volumes, claims and classes in use by a finalizer that is removed with the last user.
 //!
-//! Three controllers: claims are used by pods (and say so in the condition `Unused`), volumes by claims, classes of
-//! attributes by both. Follows Kubernetes `pkg/controller/volume/{pvcprotection,pvprotection,vacprotection}`.
+//! Three controllers: claims are used by pods (reported in the condition `Unused`), volumes by claims,
+//! attribute classes by both. Follows Kubernetes
+//! `pkg/controller/volume/{pvcprotection,pvprotection,vacprotection}`.
 
 mod claim;
 
@@ -11,6 +12,7 @@ use api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use api::json::Value;
 use api::meta::v1::ObjectMeta;
 use api::storage::v1::VolumeAttributesClass;
+use api::well_known::{FINALIZER_VOLUME, FINALIZER_VOLUME_ATTRIBUTES_CLASS};
 use client::controller::{Controller, Next, own};
 use client::informer::Key;
 use client::resources::Served as _;
@@ -20,15 +22,12 @@ use crate::action::Action;
 use crate::executor::Failure;
 use crate::expectations::UNSETTLED;
 use crate::manager::Context;
-use crate::{edit, outcome};
+use crate::outcome;
 
 pub use claim::run as run_claims;
 pub(crate) use claim::{claim_name, index_by_claim, is_for};
 
-const VOLUME: &str = "kubernetes.io/pv-protection";
-const CLASS: &str = "kubernetes.io/vac-protection";
-
-/// Adds the finalizer to what lives, and removes it from what is to go and is not used.
+/// Adds the finalizer to existing objects, and removes it from unused ones that are being deleted.
 fn protect(
     resource: Resource,
     object: &Value,
@@ -40,14 +39,10 @@ fn protect(
     let mut new = object.clone();
     match (metadata.is_deleting(), has) {
         (true, true) if !in_use() => {
-            if let Some(list) = edit::list(&mut new, &["metadata", "finalizers"]) {
-                list.retain(|it| it.as_str() != Some(finalizer));
-            }
+            new.make_list_at(&["metadata", "finalizers"]).retain(|it| it.as_str() != Some(finalizer));
         }
         (false, false) => {
-            if let Some(list) = edit::list(&mut new, &["metadata", "finalizers"]) {
-                list.push(finalizer.into());
-            }
+            new.make_list_at(&["metadata", "finalizers"]).push(finalizer.into());
         }
         _ => return Vec::new(),
     }
@@ -59,13 +54,13 @@ fn is_candidate(metadata: &ObjectMeta, finalizer: &str) -> bool {
     metadata.is_deleting() == metadata.finalizers.iter().any(|it| it == finalizer)
 }
 
-/// Protects volumes until the end is asked for.
+/// Protects volumes until shutdown.
 pub async fn run_volumes(context: Context) {
     let volumes = context.informers.all::<Document<PersistentVolume>>();
     let executor = context.executor();
     executor.expectations().follow(&volumes, &PersistentVolume::RESOURCE.plural);
     let runner = Controller::new(context.name, &context.runtime)
-        .watch(&volumes, |it| own(it).filter(|_| is_candidate(it.metadata(), VOLUME)));
+        .watch(&volumes, |it| own(it).filter(|_| is_candidate(it.metadata(), FINALIZER_VOLUME)));
     runner
         .run(move |key: Key| {
             let (volumes, executor) = (volumes.clone(), executor.clone());
@@ -75,14 +70,15 @@ pub async fn run_volumes(context: Context) {
                     return Ok(Next::After(UNSETTLED));
                 }
                 let in_use = || volume.status.phase == "Bound";
-                let actions = protect(PersistentVolume::RESOURCE, volume.value(), volume.metadata(), VOLUME, in_use);
+                let actions =
+                    protect(PersistentVolume::RESOURCE, volume.value(), volume.metadata(), FINALIZER_VOLUME, in_use);
                 outcome::next(executor.perform(&key, actions).await)
             }
         })
         .await;
 }
 
-/// Protects classes of attributes until the end is asked for.
+/// Protects attribute classes until shutdown.
 pub async fn run_classes(context: Context) {
     let informers = &context.informers;
     let classes = informers.all::<Document<VolumeAttributesClass>>();
@@ -90,7 +86,7 @@ pub async fn run_classes(context: Context) {
     let executor = context.executor();
     executor.expectations().follow(&classes, &VolumeAttributesClass::RESOURCE.plural);
     let runner = Controller::new(context.name, &context.runtime)
-        .watch(&classes, |it| own(it).filter(|_| is_candidate(it.metadata(), CLASS)))
+        .watch(&classes, |it| own(it).filter(|_| is_candidate(it.metadata(), FINALIZER_VOLUME_ATTRIBUTES_CLASS)))
         .watch(&volumes, |it| it.spec.volume_attributes_class_name.clone().map(|name| Key::new("", name)))
         .watch(&claims, |it| classes_of(it).into_iter().map(|name| Key::new("", name)).collect::<Vec<_>>());
     let controller = Arc::new((classes, volumes, claims, executor));
@@ -110,14 +106,20 @@ pub async fn run_classes(context: Context) {
                     volumes.store().list().iter().any(by_volume)
                         || claims.store().list().iter().any(|it| classes_of(it).contains(&name.as_str()))
                 };
-                let actions = protect(VolumeAttributesClass::RESOURCE, class.value(), class.metadata(), CLASS, in_use);
+                let actions = protect(
+                    VolumeAttributesClass::RESOURCE,
+                    class.value(),
+                    class.metadata(),
+                    FINALIZER_VOLUME_ATTRIBUTES_CLASS,
+                    in_use,
+                );
                 outcome::next(executor.perform(&key, actions).await)
             }
         })
         .await;
 }
 
-/// The classes that a claim asks for, has, or is being tuned to.
+/// The classes that a claim requests, has, or is being changed to.
 fn classes_of(claim: &PersistentVolumeClaim) -> Vec<&str> {
     let wanted = claim.spec.volume_attributes_class_name.as_deref();
     let current = claim.status.current_volume_attributes_class_name.as_deref();
@@ -134,10 +136,10 @@ mod tests {
         let list = |names: &[&str]| Value::Array(names.iter().map(|it| (*it).into()).collect());
         let mut object = api::json!({"metadata": {"name": "v", "finalizers": (list(finalizers))}});
         if deleting {
-            edit::set(&mut object, &["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+            object.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
         }
         let metadata: ObjectMeta = api::json::from_value(object.get("metadata").expect("metadata")).expect("metadata");
-        let actions = protect(PersistentVolume::RESOURCE, &object, &metadata, VOLUME, || in_use);
+        let actions = protect(PersistentVolume::RESOURCE, &object, &metadata, FINALIZER_VOLUME, || in_use);
         match (actions.as_slice(), after) {
             ([], None) => {}
             ([Action::Update { object, .. }], Some(after)) => {
@@ -149,10 +151,10 @@ mod tests {
 
     #[test]
     fn the_finalizer_comes_and_goes() {
-        check(false, &["a"], false, Some(&["a", VOLUME]));
-        check(false, &[VOLUME], false, None);
-        check(true, &[VOLUME, "a"], false, Some(&["a"]));
-        check(true, &[VOLUME], true, None);
+        check(false, &["a"], false, Some(&["a", FINALIZER_VOLUME]));
+        check(false, &[FINALIZER_VOLUME], false, None);
+        check(true, &[FINALIZER_VOLUME, "a"], false, Some(&["a"]));
+        check(true, &[FINALIZER_VOLUME], true, None);
         check(true, &["a"], false, None);
     }
 }

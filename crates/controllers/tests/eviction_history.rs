@@ -10,7 +10,7 @@ use matching::tolerations::{Stay, Tolerations};
 use matching::{CompileCache, Features};
 use proptest::prelude::*;
 
-/// What a toleration tolerates, by the model's own understanding.
+/// Taints that a toleration tolerates, in the model.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Key(char),
@@ -71,7 +71,7 @@ fn toleration((kind, seconds): &(Kind, Option<i64>)) -> Toleration {
     toleration
 }
 
-/// When the pod goes, by the rule.
+/// Time of the eviction according to the rule.
 fn by_rule(history: &[Event], end: i64, cache: &CompileCache, features: &Features) -> Option<i64> {
     let mut plan: Option<Plan> = None;
     for (event, until) in history.iter().zip(history.iter().skip(1).map(|it| it.at).chain([end])) {
@@ -94,7 +94,7 @@ fn by_rule(history: &[Event], end: i64, cache: &CompileCache, features: &Feature
     None
 }
 
-/// When the pod goes, by a model that goes from second to second.
+/// Time of the eviction according to a model that advances second by second.
 fn by_model(history: &[Event], end: i64, expressions: bool) -> Option<i64> {
     let mut left: Option<i64> = None;
     for second in 0..=end {

@@ -11,5 +11,8 @@
     reason = "tests"
 )]
 
+// The short name of the crate in the rest of the workspace.
+extern crate celplane_controllers as controllers;
+
 mod eviction_history;
 mod nodes;

@@ -1,4 +1,4 @@
-//! Where daemon pods run and when pods are evicted: recorded answers of Kubernetes' controllers.
+//! Placement of daemon pods and eviction times: recorded results of Kubernetes' controllers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn cache() -> CompileCache {
     CompileCache::new(64.try_into().unwrap(), Arc::new(|| Duration::ZERO)).unwrap()
 }
 
-/// Runs `answer` for each case of a file and compares it with what is expected.
+/// Runs `answer` for each case of a file and compares the results with the expected ones.
 fn check(file: &str, answer: impl Fn(&Value, Features) -> Value) {
     let path = format!("{}/tests/data/{file}.jsonl", env!("CARGO_MANIFEST_DIR"));
     let mut wrong = Vec::new();

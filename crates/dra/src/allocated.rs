@@ -1,7 +1,7 @@
-//! Which devices are taken, and how much of those that are shared.
+//! Allocated devices, and the used shares of shared ones.
 //!
-//! Built from the claims that have an allocation; the scheduler adds what it has assumed. Follows
-//! `allocateddevices.go`: devices that administrators look at are not taken.
+//! Built from the allocated claims; the scheduler adds its assumed allocations. Follows `allocateddevices.go`:
+//! admin access does not occupy devices.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,18 +12,19 @@ use crate::capacity::Amounts;
 use crate::device::DeviceId;
 use crate::pools::NodePools;
 
-/// Which devices are taken.
+/// Allocated devices.
 #[derive(Debug, Clone, Default)]
 pub struct AllocatedState {
     pools: HashMap<(Text, Text), PoolUse>,
-    /// How often something was taken or given back.
+    /// Number of allocations and releases.
     changes: u64,
 }
 
-/// What is taken of a pool.
+/// Allocated devices of a pool.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PoolUse {
-    /// Devices that somebody has alone. Counted: after a mistake of others a device may have two owners.
+    /// Devices with an exclusive owner. Counted: after a mistake of another component a device may have two
+    /// owners.
     dedicated: HashMap<Text, usize>,
     /// Devices that are shared, by share.
     shared: HashMap<Text, BTreeMap<Text, Amounts>>,
@@ -32,13 +33,13 @@ pub(crate) struct PoolUse {
 }
 
 impl AllocatedState {
-    /// Nothing is taken.
+    /// No device is allocated.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes what an allocation has.
+    /// Adds an allocation.
     pub fn add(&mut self, allocation: &AllocationResult) {
         self.changes = self.changes.wrapping_add(1);
         for result in allocation.devices.results.iter().filter(|it| counts(it)) {
@@ -57,7 +58,7 @@ impl AllocatedState {
         }
     }
 
-    /// Gives back what an allocation had.
+    /// Removes an allocation.
     pub fn remove(&mut self, allocation: &AllocationResult) {
         self.changes = self.changes.wrapping_add(1);
         for result in allocation.devices.results.iter().filter(|it| counts(it)) {
@@ -88,30 +89,30 @@ impl AllocatedState {
         }
     }
 
-    /// What is taken of a pool; nothing if nothing is.
+    /// Allocated devices of a pool; `None` if there are none.
     pub(crate) fn pool(&self, driver: &Text, pool: &Text) -> Option<&PoolUse> {
         if self.pools.is_empty() { None } else { self.pools.get(&(driver.clone(), pool.clone())) }
     }
 
-    /// Changes with what is taken of a pool; 0 as long as nothing is.
+    /// Changes with the allocation of a pool; 0 as long as it is unused.
     pub(crate) fn version(&self, driver: &Text, pool: &Text) -> u64 {
         self.pool(driver, pool).map_or(0, |pool| pool.version)
     }
 
-    /// What is taken of what a node can use.
+    /// Returns the allocations in the pools of a node.
     pub(crate) fn of(&self, node: &NodePools) -> AllocatedState {
         let keys = node.pools.iter().map(|(_, pool)| (pool.driver.clone(), pool.name.clone()));
         let pools = keys.filter_map(|key| Some((key.clone(), self.pools.get(&key)?.clone()))).collect();
         AllocatedState { pools, changes: self.changes }
     }
 
-    /// Whether somebody has the device alone.
+    /// Whether the device has an exclusive owner.
     #[must_use]
     pub fn is_dedicated(&self, id: &DeviceId) -> bool {
         self.pool(&id.driver, &id.pool).is_some_and(|pool| pool.is_dedicated(&id.device))
     }
 
-    /// All devices that somebody has alone.
+    /// All devices with an exclusive owner.
     pub fn dedicated(&self) -> HashSet<DeviceId> {
         let ids = self.pools.iter().flat_map(|((driver, pool), it)| {
             it.dedicated.keys().map(|device| DeviceId {
@@ -124,7 +125,7 @@ impl AllocatedState {
     }
 }
 
-/// Administrators look at devices that others have.
+/// Whether an allocation occupies the device: admin access does not.
 fn counts(result: &DeviceRequestAllocationResult) -> bool {
     result.admin_access != Some(true)
 }
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_free() {
+    fn released_devices_are_free() {
         let mut state = AllocatedState::new();
         let both = allocation(
             r#"[{"driver":"d","pool":"p","device":"a"},{"driver":"d","pool":"p","device":"b","shareID":"1"}]"#,

@@ -1,4 +1,4 @@
-//! What was found, as the status of the claims.
+//! Conversion of a search result to the status of the claims.
 //!
 //! Follows the end of `Allocate`: settings of classes and claims by the requests they are for, and the nodes from which
 //! all devices of a claim can be used.
@@ -22,7 +22,7 @@ impl Solution {
     /// An allocation for each claim, on a node that looks like the one searched. `share_id` makes ids of shares.
     ///
     /// # Errors
-    /// A slice selects nodes in a way that an allocation cannot repeat; the search has said so before.
+    /// A slice selects nodes in a way that an allocation cannot express; the search has reported that before.
     pub fn allocations(
         &self,
         claims: &Claims,
@@ -42,7 +42,7 @@ impl Solution {
     }
 }
 
-/// Says in time that a solution could not be written down.
+/// Detects early that a solution cannot be written to a claim.
 pub(crate) fn check_node_selectors(solution: &Solution, pools: &NodePools, claims: &Claims) -> Result<(), Error> {
     for (picks, (_, claim)) in solution.picks.iter().zip(claims.claims.iter()) {
         node_selector(picks, pools).map_err(|terms| unsupported(claim, terms))?;
@@ -172,7 +172,7 @@ fn add_new(to: &mut Vec<NodeSelectorRequirement>, from: &[NodeSelectorRequiremen
     }
 }
 
-/// Equal as sets.
+/// Whether two lists are equal as sets.
 fn same_values(left: Option<&[Text]>, right: Option<&[Text]>) -> bool {
     let (left, right) = (left.unwrap_or_default(), right.unwrap_or_default());
     left.iter().all(|it| right.contains(it)) && right.iter().all(|it| left.contains(it))

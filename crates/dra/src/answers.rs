@@ -1,7 +1,8 @@
-//! What searches came to, remembered for all nodes that look alike and for all pods that ask the same.
+//! Results of searches, cached for all equivalent nodes and for all pods with the same claims.
 //!
-//! A question is what claims ask for, without their names; an answer holds positions instead of names. Both are numbered, and
-//! numbers are never given twice: what has changed has another number, and nothing has to be forgotten for an answer to be right.
+//! A question consists of the claims without their names; an answer holds positions instead of names. Both are
+//! numbered, and numbers are never reused: changed input has another number, so that cached answers never
+//! become wrong.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,10 +10,10 @@ use std::sync::Arc;
 use crate::claims::Claims;
 use crate::error::Error;
 use crate::ids::{CandidateId, ClaimId};
-use crate::inventory::Shaped;
+use crate::inventory::ShapedPools;
 use crate::search::Solution;
 
-/// What a search was about: the question, what can be used from the node, and what of that is taken.
+/// Identity of a search: the question, the devices that the node can use, and their allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SearchKey {
     pub(crate) question: u64,
@@ -20,7 +21,7 @@ pub(crate) struct SearchKey {
     pub(crate) taken: u64,
 }
 
-/// What a search came to, without names of claims, nodes and pools.
+/// Result of a search, without names of claims, nodes and pools.
 #[derive(Debug, Clone)]
 pub(crate) enum Answer {
     Found(Arc<Solution>),
@@ -32,13 +33,13 @@ pub(crate) enum Answer {
 /// Devices for all claims on a node.
 #[derive(Debug, Clone)]
 pub struct Found {
-    pub(crate) shaped: Shaped,
+    pub(crate) shaped: ShapedPools,
     pub(crate) solution: Arc<Solution>,
 }
 
 impl Answer {
     /// The answer in the names of these claims, and of a node of this shape.
-    pub(crate) fn on(&self, shaped: &Shaped, claims: &Claims) -> Result<Option<Found>, Error> {
+    pub(crate) fn on(&self, shaped: &ShapedPools, claims: &Claims) -> Result<Option<Found>, Error> {
         match self {
             Answer::Found(solution) => Ok(Some(Found { shaped: shaped.clone(), solution: solution.clone() })),
             Answer::Nothing => Ok(None),
@@ -54,14 +55,14 @@ impl Answer {
     }
 }
 
-/// Texts by number. A text that was forgotten gets another number, which only costs a search.
+/// Numbers of texts. A text that was dropped gets another number, which only costs a search.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers {
     known: HashMap<String, u64>,
     last: u64,
 }
 
-/// How many texts are known at a time.
+/// Maximum number of known texts.
 const TEXTS_MAX: usize = 16_384;
 
 impl Numbers {
@@ -84,14 +85,14 @@ impl Numbers {
     }
 }
 
-/// What searches came to.
+/// Results of searches.
 #[derive(Debug, Default)]
 pub(crate) struct Answers {
     questions: Numbers,
     answers: HashMap<SearchKey, Answer>,
 }
 
-/// How many answers are known at a time.
+/// Maximum number of cached answers.
 const ANSWERS_MAX: usize = 16_384;
 
 impl Answers {

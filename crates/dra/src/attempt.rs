@@ -1,7 +1,7 @@
-//! One attempt to place a pod: its claims, asked about one node after the other.
+//! One attempt to place a pod: its claims, tried on one node after the other.
 //!
-//! Nodes that look alike share one search, also with attempts before, and all searches share one budget. A search for which
-//! the budget has no patience is deferred.
+//! Equivalent nodes share one search, also with earlier attempts, and all searches share one budget. A search
+//! that exceeds the patience is deferred.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::narration::Narration;
 use crate::pools::Target;
 use crate::search::{Budget, Effort, Pick};
 
-/// How many alternatives a request can have.
+/// Maximum number of alternatives of a request.
 const ALTERNATIVES_MAX: i64 = 8;
 
 /// Makes a look-ahead for a search.
@@ -49,13 +49,13 @@ impl std::fmt::Debug for Attempt<'_> {
 impl<'a> Attempt<'a> {
     /// An attempt for these claims.
     pub fn new(inventory: &'a Inventory, claims: Claims, budget: Budget<'a>, pruning: Option<NewPruning<'a>>) -> Self {
-        // Every step is told to who wants to know, so that nothing is remembered of attempts before.
+        // If every step is recorded, cached results of earlier attempts are not used.
         let question = if budget.narration.is_some() { inventory.new_question() } else { inventory.question(&claims) };
         let (claims, effort) = (Arc::new(claims), Effort::default());
         Attempt { inventory, claims, question, budget, pruning, effort, searches: 0, deferred: None }
     }
 
-    /// The same with another limit on what expressions over sets may cost altogether.
+    /// Sets another limit on the total cost of set expressions.
     #[must_use]
     pub fn with_cost_limit(mut self, limit: u64) -> Self {
         self.budget.cost_limit = limit;
@@ -65,8 +65,8 @@ impl<'a> Attempt<'a> {
     /// Devices for all claims on a node; nothing if there are none.
     ///
     /// # Errors
-    /// [`Error::is_about_node`]: other nodes are worth a try. Otherwise the attempt is over; with
-    /// [`Error::OutOfPatience`], until [`take_deferred`](Self::take_deferred) has been carried out.
+    /// [`Error::is_about_node`]: other nodes should be tried. Otherwise the attempt has ended; with
+    /// [`Error::OutOfPatience`], until [`take_deferred`](Self::take_deferred) was run.
     pub fn ask(&mut self, target: Target<'_>) -> Result<Option<Found>, Error> {
         let shaped = self.inventory.shaped(target)?;
         let key = SearchKey { question: self.question, usable: shaped.number, taken: shaped.taken };
@@ -90,7 +90,7 @@ impl<'a> Attempt<'a> {
         on_node
     }
 
-    /// The search that ended because nobody waits for it here.
+    /// The search that was interrupted to be continued in the background.
     pub fn take_deferred(&mut self) -> Option<Deferred> {
         self.deferred.take()
     }
@@ -98,7 +98,7 @@ impl<'a> Attempt<'a> {
     /// An allocation for each claim. `share_id` makes ids of shares.
     ///
     /// # Errors
-    /// A slice selects nodes in a way that an allocation cannot repeat; the search has said so before.
+    /// A slice selects nodes in a way that an allocation cannot express; the search has reported that before.
     pub fn allocations(
         &self,
         found: &Found,
@@ -107,7 +107,7 @@ impl<'a> Attempt<'a> {
         found.solution.allocations(&self.claims, &found.shaped.pools, share_id)
     }
 
-    /// How much earlier alternatives are liked better: Kubernetes' raw score of a node.
+    /// Preference for earlier alternatives: Kubernetes' raw score of a node.
     #[must_use]
     pub fn score(&self, found: &Found) -> i64 {
         let mut score = 0_i64;
@@ -125,7 +125,7 @@ impl<'a> Attempt<'a> {
         score
     }
 
-    /// What all searches did.
+    /// Total effort of all searches.
     #[must_use]
     pub fn effort(&self) -> Effort {
         self.effort
@@ -149,12 +149,12 @@ impl<'a> Attempt<'a> {
         picks.map(name).collect()
     }
 
-    /// What all searches told, if the budget asks for it.
+    /// Recorded steps of all searches, if the budget requests them.
     pub fn take_narration(&mut self) -> Option<Narration> {
         self.budget.narration.as_mut().map(std::mem::take)
     }
 
-    /// How many searches there were.
+    /// Number of searches.
     #[must_use]
     pub fn searches(&self) -> u64 {
         self.searches

@@ -1,7 +1,8 @@
-//! How much of a device a request takes, and whether that much is left.
+//! Capacity that a request takes from a device, and its availability.
 //!
-//! Follows `consumable_capacity.go`: what is asked for is rounded up to what the policy allows; what is not asked for is
-//! the policy's default, or all of it. Amounts that cannot be computed with are errors, never other amounts.
+//! Follows `consumable_capacity.go`: a request is rounded up to an amount that the policy allows; without a
+//! request, the policy's default applies, or the whole capacity. Amounts that cannot be represented are errors
+//! and are never changed.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use api::resource::v1::{CapacityRequestPolicy, CapacityRequestPolicyRange, Capac
 /// Amounts by name.
 pub(crate) type Amounts = BTreeMap<Text, Quantity>;
 
-/// What a request takes of a device; nothing where the device lacks an amount that is asked for.
+/// Returns the amounts that a request takes from a device; `None` if the device lacks a requested capacity.
 ///
 /// # Errors
 /// An amount cannot be computed with, or is negative.
@@ -38,7 +39,7 @@ pub(crate) fn consumed(
     Ok(Some(consumed))
 }
 
-/// Whether amounts are allowed, and fit beside those that are in use.
+/// Whether amounts are allowed, and fit in addition to those in use.
 pub(crate) fn fits<'u>(
     consumed: &Amounts,
     capacity: &BTreeMap<Text, DeviceCapacity>,
@@ -73,7 +74,7 @@ fn consumed_of(asked: Option<&Quantity>, capacity: &DeviceCapacity, fractions: b
     }
 }
 
-/// The next step at or above what is asked for.
+/// Returns the next step at or above the requested amount.
 fn round_up(asked: &Quantity, range: &CapacityRequestPolicyRange, fractions: bool) -> Result<Quantity, String> {
     let not_representable =
         |why: String| Err(format!("capacity request cannot be represented in the device's range arithmetic: {why}"));
@@ -139,7 +140,8 @@ fn violates_range(amount: &Quantity, range: &CapacityRequestPolicyRange, fractio
     remainder != Some(0)
 }
 
-/// Whole numbers are counted in ones where a bound has no exact number of thousandths.
+/// Whether amounts are counted in thousandths. Whole numbers are used if a bound has no exact number of
+/// thousandths.
 fn counts_in_thousandths(range: &CapacityRequestPolicyRange, fractions: bool) -> bool {
     let exact = |bound: &Option<Quantity>| bound.as_ref().is_none_or(|bound| thousandths(bound).is_some());
     let step_counts = range.step.as_ref().is_none_or(|step| thousandths(step).is_some_and(|step| step >= 1));
@@ -179,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_represented_is_an_error() {
+    fn unrepresentable_amount_is_an_error() {
         let range = CapacityRequestPolicyRange { min: Some(quantity("1")), max: None, step: Some(quantity("7")) };
         let problem = round_up(&quantity("9223372036854775807"), &range, false).unwrap_err();
         assert!(problem.ends_with("passes MaxInt64"), "{problem}");

@@ -1,7 +1,7 @@
 //! All ResourceSlices, read once when they change.
 //!
-//! What can be used from a node is put together on demand, see [`crate::pools`]; the caller keeps it as long as the
-//! [version](Catalog::version_for) and the node stand.
+//! The usable pools of a node are computed on demand, see [`crate::pools`]; the caller caches them as long as
+//! the [version](Catalog::version_for) and the node are unchanged.
 
 mod slice;
 
@@ -31,9 +31,9 @@ pub struct Catalog {
     taint_rules: BTreeMap<Text, DeviceTaintRule>,
     models: Models,
     matcher: Arc<Matcher>,
-    /// By node: changes with what only this node can use.
+    /// By node: changes with devices that only this node can use.
     own_versions: HashMap<Text, u64>,
-    /// Changes with what several nodes can use.
+    /// Changes with devices that several nodes can use.
     shared_version: u64,
 }
 
@@ -70,7 +70,7 @@ impl Catalog {
         self.touch(&slice);
     }
 
-    /// A rule that is new or has changed; nothing if it is gone.
+    /// Adds or changes a rule; `None` removes it.
     pub fn set_taint_rule(&mut self, name: &str, rule: Option<&DeviceTaintRule>) {
         let before = match rule {
             Some(rule) => self.taint_rules.insert(name.into(), rule.clone()),
@@ -92,7 +92,7 @@ impl Catalog {
         }
     }
 
-    /// A slice that is gone.
+    /// Removes a slice.
     pub fn remove(&mut self, name: &str) {
         let Some(slice) = self.slices.remove(name) else { return };
         match &slice.nodes {
@@ -116,7 +116,8 @@ impl Catalog {
         self.touch(&slice);
     }
 
-    /// What a node can use changes also with slices of its pools that others use: they say whether a pool is complete.
+    /// Invalidates nodes. The usable devices of a node also change with slices of its pools for other nodes,
+    /// because these decide whether a pool is complete.
     fn touch(&mut self, slice: &Slice) {
         let names = self.by_pool.get(&(slice.driver.clone(), slice.pool.clone())).into_iter().flatten();
         let others = names.filter_map(|name| self.slices.get(name)).map(|slice| &slice.nodes);
@@ -135,16 +136,16 @@ impl Catalog {
         (self.own_versions.get(node).copied().unwrap_or(0), self.shared_version)
     }
 
-    /// What a node can use does not depend on its labels.
+    /// Whether the usable devices of a node are independent of its labels.
     #[must_use]
     pub fn is_all_local(&self) -> bool {
         self.shared.is_empty()
     }
 
-    /// What can be used from a node.
+    /// Returns the pools that can be used from a node.
     ///
     /// # Errors
-    /// A slice says in a way that cannot be read from which nodes it can be used.
+    /// A slice has an unreadable node selection.
     pub fn pools(&self, target: Target<'_>, features: &Features) -> Result<NodePools, Error> {
         NodePools::gather(self, target, features)
     }

@@ -1,7 +1,7 @@
-//! What the claims of a pod ask for, read once: the same for every node.
+//! Requests of a pod's claims, parsed once: the same for every node.
 //!
-//! What is wrong with a request is kept in its place, because a search reports the first problem in the order of the
-//! claims, and some show only on a node.
+//! The problem of a request is kept in its place, because a search reports the first problem in the order of
+//! the claims, and some appear only on a node.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -37,7 +37,7 @@ pub(crate) struct Claim {
     pub(crate) constraints: Result<Vec<Constraint>, Error>,
 }
 
-/// A request: one ask, or alternatives of which the first that can be had is taken.
+/// A request: one ask, or alternatives of which the first available one is used.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) name: Text,
@@ -55,7 +55,7 @@ pub(crate) struct Ask {
     pub(crate) request: usize,
     pub(crate) problem: Option<Error>,
     pub(crate) class: Option<Arc<DeviceClass>>,
-    /// Of the class, then of the request.
+    /// Selectors of the class, then of the request.
     pub(crate) selectors: Vec<AskSelector>,
     pub(crate) count: Count,
     pub(crate) admin_access: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Ask {
     pub(crate) derived: BTreeMap<Text, Result<Arc<DerivedAttribute>, Error>>,
 }
 
-/// A selector, and what errors call it.
+/// A selector, and its name in errors.
 #[derive(Debug)]
 pub(crate) struct AskSelector {
     pub(crate) of: Arc<str>,
@@ -72,7 +72,7 @@ pub(crate) struct AskSelector {
     pub(crate) program: Result<Arc<Selector>, Error>,
 }
 
-/// How many devices.
+/// Number of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Count {
     Exactly(i64),
@@ -80,7 +80,7 @@ pub(crate) enum Count {
 }
 
 /// The fields of requests and of alternatives.
-struct Asked<'r> {
+struct ParsedRequest<'r> {
     name: &'r Text,
     parent: Option<&'r Text>,
     class: &'r Text,
@@ -93,7 +93,7 @@ struct Asked<'r> {
     derived: &'r [api::resource::v1::DeviceDerivedAttribute],
 }
 
-/// How classes are found by their name.
+/// Looks up classes by name.
 pub type FindClass<'f> = &'f dyn Fn(&str) -> Option<Arc<DeviceClass>>;
 
 impl Claims {
@@ -109,13 +109,13 @@ impl Claims {
         Claims { claims, asks: reader.asks, features }
     }
 
-    /// There is nothing to allocate.
+    /// Whether there is nothing to allocate.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.claims.len() == 0
     }
 
-    /// All that is asked for, as text, without names of claims: equal texts, equal searches.
+    /// Returns all requests as text, without names of claims: equal texts mean equal searches.
     pub(crate) fn question(&self) -> String {
         let mut text = String::new();
         for (_, claim) in self.claims.iter() {
@@ -128,7 +128,7 @@ impl Claims {
         text
     }
 
-    /// A constraint may exclude one of all devices that a request asks for. Where it does, that is an error.
+    /// Whether a constraint may exclude one of all devices that a request asks for, which is an error.
     pub(crate) fn may_miss_one_of_all(&self, claim: ClaimId) -> bool {
         let claim = self.claims.of(claim);
         let Ok(constraints) = &claim.constraints else { return true };
@@ -139,7 +139,7 @@ impl Claims {
         })
     }
 
-    /// Some claim has a constraint over the set of its devices.
+    /// Whether a claim has a constraint over the set of its devices.
     #[must_use]
     pub fn have_set_constraints(&self) -> bool {
         self.claims.iter().any(|(_, claim)| claim.is_canonical())
@@ -147,7 +147,7 @@ impl Claims {
 }
 
 impl Claim {
-    /// Devices are tried in canonical order.
+    /// Whether devices are tried in canonical order.
     pub(crate) fn is_canonical(&self) -> bool {
         self.constraints.as_ref().is_ok_and(|constraints| constraints.iter().any(Constraint::is_over_set))
     }
@@ -184,11 +184,11 @@ impl Reader<'_> {
             }
             let asks = if has_alternatives {
                 let all = request.first_available.iter();
-                all.map(|it| self.ask(&key, index, &Asked::alternative(it, &request.name))).collect()
+                all.map(|it| self.ask(&key, index, &ParsedRequest::alternative(it, &request.name))).collect()
             } else {
                 let nothing = ExactDeviceRequest::default();
                 let exactly = request.exactly.as_ref().unwrap_or(&nothing);
-                vec![self.ask(&key, index, &Asked::exactly(exactly, &request.name))]
+                vec![self.ask(&key, index, &ParsedRequest::exactly(exactly, &request.name))]
             };
             requests.push(Request { name: request.name.clone(), problem, asks, has_alternatives });
         }
@@ -196,7 +196,7 @@ impl Reader<'_> {
         Claim { source: claim.clone(), key, requests, constraints }
     }
 
-    fn ask(&mut self, claim: &str, request: usize, asked: &Asked<'_>) -> AskId {
+    fn ask(&mut self, claim: &str, request: usize, asked: &ParsedRequest<'_>) -> AskId {
         let refuse = |of: String, problem| Error::Request { claim: claim.to_owned(), of, problem };
         let class = (self.class)(asked.class);
         let problem = self.problem(asked, class.is_none());
@@ -238,8 +238,8 @@ impl Reader<'_> {
         })
     }
 
-    /// What is wrong with a request on every node, and where in it.
-    fn problem(&self, asked: &Asked<'_>, no_class: bool) -> Option<(String, RequestProblem)> {
+    /// Returns the problem of a request that is independent of the node, and its place.
+    fn problem(&self, asked: &ParsedRequest<'_>, no_class: bool) -> Option<(String, RequestProblem)> {
         let plain = |problem| Some((String::new(), problem));
         if !asked.derived.is_empty() && !self.features.derived_attributes {
             return plain(RequestProblem::DerivedAttributesOff);
@@ -282,9 +282,9 @@ impl Reader<'_> {
     }
 }
 
-impl<'r> Asked<'r> {
+impl<'r> ParsedRequest<'r> {
     fn exactly(request: &'r ExactDeviceRequest, name: &'r Text) -> Self {
-        Asked {
+        ParsedRequest {
             name,
             parent: None,
             class: &request.device_class_name,
@@ -299,7 +299,7 @@ impl<'r> Asked<'r> {
     }
 
     fn alternative(request: &'r DeviceSubRequest, parent: &'r Text) -> Self {
-        Asked {
+        ParsedRequest {
             name: &request.name,
             parent: Some(parent),
             class: &request.device_class_name,

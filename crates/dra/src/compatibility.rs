@@ -1,4 +1,4 @@
-//! Which devices may draw from one counter set together, by the groups they declare.
+//! Compatibility of devices on one counter set, by the groups they declare.
 //!
 //! Follows `compatibility_groups.go`: all must have a group in common; a device without groups goes only with others
 //! without groups.
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use api::json::Text;
 
-/// What the devices on a counter set have in common so far.
+/// Common compatibility groups of the devices on a counter set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Common {
     /// No device yet.
@@ -29,7 +29,7 @@ impl Common {
         }
     }
 
-    /// What is common when it has joined.
+    /// Returns the common groups after a device was added.
     #[must_use]
     pub(crate) fn with(&self, groups: &[Text]) -> Common {
         match self {
@@ -38,7 +38,7 @@ impl Common {
             Common::Groups(common) if !groups.is_empty() => {
                 Common::Groups(groups.iter().filter(|group| common.contains(*group)).cloned().collect())
             }
-            // Who does not fit changes nothing; it was allocated before its groups were declared.
+            // An incompatible device has no effect; it was allocated before its groups were declared.
             other => other.clone(),
         }
     }

@@ -1,9 +1,9 @@
-//! What the devices of some requests must have in common.
+//! Constraints between the devices of requests.
 //!
-//! `attribute` holds the constraints on one attribute, which can be judged device by device. Expressions that see the
-//! whole set are judged when the set is whole; [`pruning`] is what a search asks earlier, [`look_ahead`] answers
-//! with what [`outlook`] finds.
-//! [`first_set`] is such a search for one constraint alone, and [`meter`] the one place where expressions over sets are run.
+//! `attribute` holds the constraints on one attribute, which are checked device by device. Expressions over the
+//! whole set are evaluated when the set is complete; [`pruning`] is the interface for earlier checks of a
+//! search, [`look_ahead`] implements it with the results of [`outlook`]. [`first_set`] is such a search for one
+//! constraint alone, and [`meter`] the one place where expressions over sets are run.
 
 pub(crate) mod attribute;
 pub mod first_set;
@@ -25,7 +25,7 @@ use crate::features::Features;
 /// A constraint of a claim.
 #[derive(Debug)]
 pub(crate) struct Constraint {
-    /// Where it stands in the claim.
+    /// Index in the claim.
     pub(crate) index: usize,
     /// Requests, or alternatives with their request; none means all.
     requests: Vec<Text>,
@@ -34,12 +34,12 @@ pub(crate) struct Constraint {
     pub(crate) last_request: usize,
 }
 
-/// What a constraint asks for.
+/// Rule of a constraint.
 #[derive(Debug)]
 pub(crate) enum Rule {
     /// All devices have the attribute, with one value.
     Match(Text),
-    /// All devices have the attribute, with a value of their own.
+    /// All devices have the attribute, with distinct values.
     Distinct(Text),
     /// An expression over the set.
     Set(Arc<SetExpression>),
@@ -98,7 +98,7 @@ impl Rule {
                 let program = programs.set(&cel.expression);
                 program.map(Rule::Set).map_err(|error| ConstraintProblem::DoesNotCompile(error.to_string()))
             }
-            // None that we know, or several: which one was meant?
+            // No known rule, or several ones, which is ambiguous.
             _ => Err(ConstraintProblem::Unknown),
         }
     }

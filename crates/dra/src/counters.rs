@@ -1,4 +1,4 @@
-//! Counters that devices of a pool share: what there is, and what is left.
+//! Counters that devices of a pool share: capacity and remaining amounts.
 //!
 //! A pool numbers its counters and sets once; a search keeps two rows of amounts.
 
@@ -13,11 +13,11 @@ use api::resource::v1::{CounterSet, DeviceCounterConsumption};
 pub(crate) struct Counters {
     /// Set → its number, and counter → its number.
     sets: BTreeMap<Text, (usize, BTreeMap<Text, usize>)>,
-    /// What there is, by number.
+    /// Available amounts, by number.
     pub(crate) values: Vec<Quantity>,
 }
 
-/// What a device takes, by number.
+/// Amounts that a device consumes, by number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Consumption {
     pub(crate) amounts: Vec<(usize, Quantity)>,
@@ -46,7 +46,7 @@ impl Counters {
         Ok(counters)
     }
 
-    /// What a device takes.
+    /// Returns the consumption of a device.
     ///
     /// # Errors
     /// It refers to a set or counter that does not exist.
@@ -72,7 +72,7 @@ impl Counters {
     }
 }
 
-/// What is left of a pool's counters, and what the search has taken.
+/// Remaining amounts of a pool's counters, including changes by the search.
 #[derive(Debug, Clone)]
 pub(crate) struct Ledger {
     /// Can be negative: then nothing is left.
@@ -80,7 +80,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// What is left beside devices that are in use.
+    /// Returns the amounts that devices in use leave.
     pub(crate) fn new<'c>(counters: &Counters, in_use: impl Iterator<Item = &'c Consumption>) -> Self {
         let mut ledger = Ledger { left: counters.values.clone() };
         for consumption in in_use {
@@ -89,7 +89,7 @@ impl Ledger {
         ledger
     }
 
-    /// Takes what a device needs, if there is enough of everything in the pool.
+    /// Consumes the counters of a device; returns false, without effect, if the pool does not have enough.
     pub(crate) fn take(&mut self, consumption: &Consumption) -> bool {
         self.apply(consumption, Quantity::sub);
         // Kubernetes: a counter that is overdrawn bars every device that consumes counters, not only its own.

@@ -1,7 +1,8 @@
 //! A search that takes longer than its attempt can wait: it is carried out elsewhere, with the rest of the budget.
 //!
-//! It holds all it needs, so that the world may change meanwhile. What it comes to is told to the inventory
-//! ([`Inventory::learn`](crate::Inventory::learn)) and answers the next attempt, unless the node has changed by then.
+//! It contains everything it needs, so that the state may change meanwhile. Its result is passed to the
+//! inventory ([`Inventory::learn`](crate::Inventory::learn)) and used by the next attempt, unless the node has
+//! changed by then.
 
 use std::sync::Arc;
 
@@ -18,17 +19,17 @@ use crate::search::{Budget, Effort, Search};
 pub struct Deferred {
     pub(crate) key: SearchKey,
     pub(crate) pools: Arc<NodePools>,
-    /// Of the pools that the node can use.
+    /// Allocation in the pools that the node can use.
     pub(crate) state: AllocatedState,
     pub(crate) claims: Arc<Claims>,
 }
 
-/// What such a search came to.
+/// Result of such a search.
 #[derive(Debug)]
 pub struct Searched {
     pub(crate) key: SearchKey,
     pub(crate) answer: Result<Answer, Error>,
-    /// What it took.
+    /// Effort of the search.
     pub effort: Effort,
 }
 
@@ -41,14 +42,14 @@ impl Deferred {
 }
 
 impl Searched {
-    /// Why there is no answer: the attempt is over.
+    /// Error of the search: the attempt has ended.
     #[must_use]
     pub fn failure(&self) -> Option<&Error> {
         self.answer.as_ref().err()
     }
 }
 
-/// Searches, and keeps what holds for all nodes of the shape.
+/// Searches, and keeps the result for all nodes of the shape.
 pub(crate) fn answer<'b>(
     pools: &NodePools,
     state: &AllocatedState,

@@ -1,10 +1,11 @@
-//! A device as claims see it: what is equal in everything that expressions read is one model.
+//! A device in the form of claims: devices with equal properties for expressions share a model.
 //!
-//! Nodes of a kind have devices of a kind: a selector is asked once per model, not once per device.
+//! Nodes of a kind have devices of a kind: a selector is evaluated once per model, not once per device.
 
+use locks::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 
 use api::json::{self, Text};
 use api::resource::v1::{self, DeviceAttribute, DeviceCapacity};
@@ -32,7 +33,7 @@ impl fmt::Display for DeviceId {
     }
 }
 
-/// What expressions and constraints can know about a device.
+/// Properties of a device that expressions and constraints can read.
 #[derive(Debug)]
 pub struct Model {
     /// Differs from that of every other model of a catalog.
@@ -41,13 +42,13 @@ pub struct Model {
     pub(crate) attributes: BTreeMap<Text, Arc<DeviceAttribute>>,
     pub(crate) capacity: BTreeMap<Text, DeviceCapacity>,
     pub(crate) allow_multiple_allocations: bool,
-    /// As expressions see it, or why they cannot.
+    /// The device in the form of expressions, or the reason why there is none.
     seen: Result<Seen, Arc<str>>,
     /// By selector.
     answers: RwLock<HashMap<u64, Answer>>,
 }
 
-/// How many answers of one model are remembered.
+/// Maximum number of cached selector results of one model.
 const ANSWERS_MAX: usize = 1024;
 
 impl Model {
@@ -66,7 +67,7 @@ impl Model {
         }
     }
 
-    /// As expressions see it.
+    /// The device in the form of expressions.
     ///
     /// # Errors
     /// An attribute has no value that could be shown.
@@ -74,9 +75,9 @@ impl Model {
         self.seen.as_ref()
     }
 
-    /// Whether a selector selects the device; asked once.
+    /// Whether a selector selects the device; evaluated once.
     pub(crate) fn answer(&self, selector: &Selector) -> Answer {
-        let known = self.answers.read().unwrap_or_else(PoisonError::into_inner).get(&selector.id()).cloned();
+        let known = self.answers.read().get(&selector.id()).cloned();
         if let Some(known) = known {
             return known;
         }
@@ -84,7 +85,7 @@ impl Model {
             Ok(seen) => selector.ask(seen),
             Err(problem) => Answer::Fails(problem.clone()),
         };
-        let mut answers = self.answers.write().unwrap_or_else(PoisonError::into_inner);
+        let mut answers = self.answers.write();
         if answers.len() >= ANSWERS_MAX {
             answers.clear();
         }
@@ -136,10 +137,10 @@ fn attribute_value(attribute: &DeviceAttribute) -> Result<Value<'static>, String
 
 /// Models by their content, as long as a slice has a device of that model.
 #[derive(Debug, Default)]
-pub(crate) struct Models(Mutex<Known>);
+pub(crate) struct Models(Mutex<ModelTable>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct ModelTable {
     models: HashMap<String, Weak<Model>>,
     last_id: u64,
 }
@@ -147,7 +148,7 @@ struct Known {
 impl Models {
     pub(crate) fn intern(&self, driver: &str, device: &v1::Device) -> Arc<Model> {
         let key = content_key(driver, device);
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         if let Some(model) = known.models.get(&key).and_then(Weak::upgrade) {
             return model;
         }
@@ -159,7 +160,7 @@ impl Models {
     }
 }
 
-/// All that a model is made of, as text: equal texts, equal models.
+/// Returns all contents of a model as text: equal texts mean equal models.
 fn content_key(driver: &str, device: &v1::Device) -> String {
     let part = v1::Device {
         name: driver.into(),
@@ -168,6 +169,6 @@ fn content_key(driver: &str, device: &v1::Device) -> String {
         allow_multiple_allocations: device.allow_multiple_allocations.filter(|it| *it),
         ..Default::default()
     };
-    // Views are made of texts, numbers, lists and maps by name: there is always a document for them.
+    // Views consist of texts, numbers, lists and maps by name: they can always be converted to a document.
     json::to_value(&part).map_or_else(|_| format!("{part:?}"), |document| json::to_string(&document))
 }

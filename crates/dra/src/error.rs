@@ -1,20 +1,21 @@
-//! Why claims cannot be allocated, in Kubernetes' words.
+//! Reasons why claims cannot be allocated, in Kubernetes' words.
 
 use crate::RESULTS_MAX;
 
-/// Why claims cannot be allocated. [`Error::is_about_node`] tells whether other nodes are worth a try.
+/// A reason why claims cannot be allocated. [`Error::is_about_node`] returns whether other nodes should be
+/// tried.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A slice says in a way that cannot be read from which nodes its devices can be used.
+    /// A slice has an unreadable node selection.
     #[error("gather pool information: failed to perform node selection for {of}: {problem}")]
     NodeSelection {
         /// The slice, or the device and its slice.
         of: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// A device says in a way that cannot be read from which nodes it can be used.
+    /// A device has an unreadable node selection.
     #[error("{0}")]
     DeviceNodeSelection(String),
     /// A request cannot be met anywhere.
@@ -24,15 +25,15 @@ pub enum Error {
         claim: String,
         /// The request, or a part of it.
         of: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: RequestProblem,
     },
-    /// A claim asks for too many devices.
+    /// A claim requests too many devices.
     #[error("claim {claim}: number of requested devices {requested} exceeds the claim limit of {RESULTS_MAX}")]
     TooManyDevices {
         /// The claim, with its namespace.
         claim: String,
-        /// How many it asks for at least.
+        /// Minimum number of requested devices.
         requested: i64,
     },
     /// A constraint cannot be used.
@@ -40,9 +41,9 @@ pub enum Error {
     Constraint {
         /// The claim, with its namespace.
         claim: String,
-        /// Which constraint.
+        /// Index of the constraint.
         index: usize,
-        /// What is wrong.
+        /// Description of the problem.
         problem: ConstraintProblem,
     },
     /// A selector does not compile.
@@ -50,9 +51,9 @@ pub enum Error {
     SelectorDoesNotCompile {
         /// The claim or class.
         of: String,
-        /// Which selector.
+        /// Index of the selector.
         index: usize,
-        /// The compiler's words.
+        /// Message of the compiler.
         error: String,
     },
     /// A selector gives no answer about a device.
@@ -60,11 +61,11 @@ pub enum Error {
     SelectorFails {
         /// The claim or class.
         of: String,
-        /// Which selector.
+        /// Index of the selector.
         index: usize,
         /// The device, with driver and pool.
         device: String,
-        /// What happened.
+        /// Evaluation error.
         error: String,
     },
     /// A derived attribute does not compile.
@@ -72,7 +73,7 @@ pub enum Error {
     DerivedAttributeDoesNotCompile {
         /// The attribute.
         name: String,
-        /// The compiler's words.
+        /// Message of the compiler.
         error: String,
     },
     /// A derived attribute has no value for a device.
@@ -82,7 +83,7 @@ pub enum Error {
         name: String,
         /// The device, with driver and pool.
         device: String,
-        /// What happened.
+        /// Evaluation error.
         error: String,
     },
     /// An amount cannot be computed with.
@@ -94,18 +95,18 @@ pub enum Error {
         request: String,
         /// The device.
         device: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// A slice selects nodes in a way that an allocation cannot repeat.
+    /// A slice selects nodes in a way that an allocation cannot express.
     #[error("create NodeSelector for claim {claim}: unsupported ResourceSlice.NodeSelector with {terms} terms")]
     NodeSelectorTerms {
         /// The claim's name.
         claim: String,
-        /// How many terms the slice has.
+        /// Number of terms of the slice.
         terms: usize,
     },
-    /// Nothing was found, and some pools could not be used.
+    /// No devices were found, and some pools are invalid.
     #[error("invalid resource pools were encountered")]
     InvalidPools,
     /// A constraint over a set of devices gives no answer.
@@ -115,28 +116,28 @@ pub enum Error {
         node: String,
         /// The claim, with its namespace.
         claim: String,
-        /// Which constraint.
+        /// Index of the constraint.
         index: usize,
         /// The set in canonical order, shortened.
         devices: String,
-        /// What happened.
+        /// Evaluation error.
         error: String,
     },
     /// The expressions of a scheduling attempt cost too much altogether.
     #[error("filter operation aborted: device constraints cost more than {limit} in one scheduling attempt")]
     TooCostly {
-        /// What they may cost.
+        /// Cost limit.
         limit: u64,
     },
     /// The search takes longer than its attempt can wait.
-    #[error("the search for devices goes on elsewhere")]
+    #[error("the search for devices continues in the background")]
     OutOfPatience,
-    /// The caller wants no answer any more.
+    /// The caller cancelled the search.
     #[error("filter operation aborted: {0}")]
     Interrupted(String),
 }
 
-/// What is wrong with a request.
+/// A problem of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestProblem {
@@ -161,7 +162,7 @@ pub enum RequestProblem {
     /// A class that does not exist.
     #[error("could not retrieve device class {class}: deviceclass.resource.k8s.io {class:?} not found")]
     NoClass {
-        /// Its name.
+        /// Name of the class.
         class: String,
     },
     /// All devices, and it cannot be known which these are.
@@ -170,7 +171,7 @@ pub enum RequestProblem {
         /// The pool, with its driver.
         pool: String,
     },
-    /// All devices, and some cannot be told apart.
+    /// A request for all devices, with duplicates among them.
     #[error("asks for all devices, but resource pool {pool} is currently invalid")]
     PoolInvalid {
         /// The pool, with its driver.
@@ -179,7 +180,7 @@ pub enum RequestProblem {
     /// An allocation mode that is not known.
     #[error("unsupported count mode {mode}")]
     UnknownMode {
-        /// What stands there.
+        /// The unknown value.
         mode: String,
     },
     /// All devices, and one of them is excluded by a constraint.
@@ -190,7 +191,7 @@ pub enum RequestProblem {
     },
 }
 
-/// What is wrong with a constraint.
+/// A problem of a constraint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConstraintProblem {
@@ -206,13 +207,24 @@ pub enum ConstraintProblem {
 }
 
 impl Error {
-    /// Other nodes are worth a try: the pod is only refused if none of them fits either.
+    /// The error without node and devices: nodes with equal failures have the same summary.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        match self {
+            Error::ConstraintFails { claim, index, error, .. } => {
+                format!("node(s): constraint #{index} of claim {claim} failed: CEL runtime error: {error}")
+            }
+            other => other.to_string(),
+        }
+    }
+
+    /// Whether other nodes should be tried: the pod is rejected only if none of them fits either.
     #[must_use]
     pub fn is_about_node(&self) -> bool {
         matches!(self, Error::InvalidPools | Error::ConstraintFails { .. })
     }
 
-    /// An expression does not compile, or gives no answer.
+    /// Whether an expression does not compile, or fails.
     #[must_use]
     pub fn is_about_expression(&self) -> bool {
         self.does_not_compile()
@@ -222,7 +234,7 @@ impl Error {
             )
     }
 
-    /// An expression does not compile.
+    /// Whether an expression does not compile.
     #[must_use]
     pub fn does_not_compile(&self) -> bool {
         matches!(
@@ -234,7 +246,7 @@ impl Error {
     }
 }
 
-/// What Kubernetes adds where a key is missing.
+/// Adds Kubernetes' hint for a missing key.
 pub(crate) fn with_hint(error: &str) -> String {
     if error.contains("no such key:") {
         format!(

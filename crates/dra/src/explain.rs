@@ -1,5 +1,5 @@
-//! Why claims can have devices on a node, or not, for people: how many candidates each step leaves, how far a set came, and
-//! which condition no set satisfies.
+//! Explanation of device allocation on a node: the candidates after each step, the largest set, and the
+//! condition that no set satisfies.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ use crate::ids::{AskId, CandidateId};
 use crate::pools::{NodePools, State, Target};
 use crate::taints;
 
-/// What is known about a pod's claims on a node.
+/// Explanation of a pod's claims on a node.
 #[derive(Debug, Clone)]
 pub struct Explained {
     /// The devices that would be allocated, by claim and request; nothing if there are none.
     pub devices: Option<Vec<String>>,
-    /// What ended the search.
+    /// Error that ended the search.
     pub error: Option<Error>,
     /// Each request, or alternative of one.
     pub requests: Vec<RequestReport>,
@@ -31,51 +31,51 @@ pub struct Explained {
     pub constraints: Vec<ConstraintReport>,
 }
 
-/// What a request has to choose from.
+/// Candidates of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestReport {
     /// The claim, with its namespace.
     pub claim: String,
     /// The request, and the alternative.
     pub request: String,
-    /// How many devices it asks for; nothing for all.
+    /// Number of requested devices; `None` for all.
     pub wanted: Option<i64>,
-    /// How many devices each step leaves.
+    /// Number of devices after each step.
     pub stages: Vec<Stage>,
 }
 
 /// A step that leaves some of the devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stage {
-    /// What is asked.
+    /// Description of the step.
     pub what: String,
-    /// How many are left.
+    /// Number of remaining devices.
     pub left: usize,
-    /// On which device it gave no answer, and why.
+    /// The device on which an evaluation failed, with the error.
     pub failed: Option<String>,
 }
 
-/// What a constraint makes of the candidates.
+/// Effect of a constraint on the candidates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConstraintReport {
     /// The claim, with its namespace.
     pub claim: String,
-    /// Which constraint.
+    /// Index of the constraint.
     pub index: usize,
     /// The attribute or the expression.
     pub what: String,
-    /// What was found about it.
+    /// Findings about the constraint.
     pub findings: Vec<String>,
 }
 
-/// What looking for a set for one condition may cost.
+/// Cost limit of a search for one condition.
 const COST_MAX: u64 = 10_000_000;
 
 impl Attempt<'_> {
-    /// Explains what can be had on a node. `programs` compiles the conditions of constraints one by one.
+    /// Explains the allocation on a node. `programs` compiles the conditions of constraints one by one.
     ///
     /// # Errors
-    /// A slice says in a way that cannot be read from which nodes it can be used.
+    /// A slice has an unreadable node selection.
     pub fn explain(&mut self, target: Target<'_>, programs: &Expressions) -> Result<Explained, Error> {
         let shaped = self.inventory().shaped(target)?;
         let (mut devices, mut error) = (None, None);
@@ -117,7 +117,7 @@ impl Attempt<'_> {
     }
 }
 
-/// What is looked at.
+/// Input of the explanation.
 struct View<'v> {
     pools: &'v NodePools,
     state: &'v AllocatedState,
@@ -125,7 +125,7 @@ struct View<'v> {
 }
 
 impl View<'_> {
-    /// What each step leaves of the devices of the node, in canonical order.
+    /// Returns the devices of the node after each step, in canonical order.
     fn stages(&self, ask: &Ask) -> (Vec<Stage>, Vec<CandidateId>) {
         let pools = self.pools;
         let mut left = pools.canonical.clone();
@@ -207,7 +207,7 @@ impl View<'_> {
         ConstraintReport { claim: claim.key.clone(), index: constraint.index, what, findings }
     }
 
-    /// How many devices have which value of an attribute.
+    /// Number of devices by value of an attribute.
     fn values(&self, name: &str, left: &[CandidateId]) -> BTreeMap<String, usize> {
         let mut groups: BTreeMap<String, usize> = BTreeMap::new();
         for id in left {
@@ -219,7 +219,7 @@ impl View<'_> {
         groups
     }
 
-    /// What each condition of an expression leaves by itself.
+    /// Returns the effect of each condition of an expression on its own.
     fn conditions(&self, expression: &SetExpression, left: &[CandidateId], count: usize) -> Vec<String> {
         let mut texts = Vec::new();
         let typed = expression.compiled().typed();

@@ -52,7 +52,7 @@ pub struct SetExpression {
     text: Arc<str>,
 }
 
-/// What an expression says.
+/// Result of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// True.
@@ -137,7 +137,7 @@ impl Selector {
         self.id
     }
 
-    /// What it says about a device.
+    /// Evaluates the expression on a device.
     pub(crate) fn ask(&self, device: &Device) -> Answer {
         match self.compiled.verdict(device) {
             Verdict::TRUE => Answer::Yes,
@@ -152,7 +152,7 @@ impl DerivedAttribute {
         self.id
     }
 
-    /// Its value for a device.
+    /// Evaluates the expression to an attribute of a device.
     pub(crate) fn derive(&self, device: &Device) -> Result<DeviceAttribute, String> {
         match self.compiled.eval(device).result {
             Ok(value) => to_attribute(&value),
@@ -167,12 +167,12 @@ impl SetExpression {
         &self.compiled
     }
 
-    /// As it was written.
+    /// Source text.
     pub fn text(&self) -> &Arc<str> {
         &self.text
     }
 
-    /// What it says about a set of devices, and what asking cost.
+    /// Evaluates the expression on a set of devices; returns the cost, too.
     pub fn ask(&self, devices: &[&Device]) -> (Answer, u64) {
         let devices = Devices(devices);
         let evaluation = self.compiled.eval(&devices);

@@ -1,38 +1,38 @@
-//! Which parts of dynamic resource allocation may be used.
+//! Enabled parts of dynamic resource allocation.
 
 use api::features::Gate;
 
-/// Which parts of dynamic resource allocation may be used. What a claim uses and may not is an error that names it.
+/// The enabled parts of dynamic resource allocation. The use of a disabled part is an error that names it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Features {
-    /// `adminAccess` of a request.
+    /// Whether `adminAccess` of a request is enabled.
     pub admin_access: bool,
-    /// `compatibilityGroups` of what a device takes of a counter set.
+    /// Whether `compatibilityGroups` of a counter consumption are enabled.
     pub compatibility_groups: bool,
-    /// `capacity` of a request, and devices that several claims share.
+    /// Whether `capacity` of a request, and devices shared by several claims, are enabled.
     pub consumable_capacity: bool,
-    /// `derivedAttributes` of a request.
+    /// Whether `derivedAttributes` of a request are enabled.
     pub derived_attributes: bool,
-    /// Devices with binding conditions.
+    /// Whether devices with binding conditions are enabled.
     pub device_binding_and_status: bool,
-    /// Taints of devices.
+    /// Whether device taints are enabled.
     pub device_taints: bool,
-    /// Parts of a capacity that are not whole numbers.
+    /// Whether fractional capacities are enabled.
     pub fractional_capacity_range: bool,
-    /// Attributes that are lists.
+    /// Whether list attributes are enabled.
     pub list_type_attributes: bool,
-    /// `skipNodeOperations` of a slice.
+    /// Whether `skipNodeOperations` of a slice is enabled.
     pub optional_node_operations: bool,
-    /// Counters that devices share, and devices with nodes of their own.
+    /// Whether shared counters, and node selection per device, are enabled.
     pub partitionable_devices: bool,
-    /// `firstAvailable` of a request.
+    /// Whether `firstAvailable` of a request is enabled.
     pub prioritized_list: bool,
-    /// `cel` of a constraint (KEP-5254).
+    /// Whether `cel` of a constraint (KEP-5254) is enabled.
     pub cel_constraints: bool,
 }
 
 impl Features {
-    /// Everything may be used.
+    /// Everything is enabled.
     pub const ALL: Features = Features {
         admin_access: true,
         compatibility_groups: true,

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-/// A position in a table of its own kind.
+/// A position in a typed table.
 pub(crate) trait Id: Copy {
     fn new(position: usize) -> Self;
     fn position(self) -> usize;

@@ -1,10 +1,11 @@
-//! What a scheduler knows of devices: what there is, and who has it, decisions that are not written yet included.
+//! State of all devices in a scheduler: slices and allocations, including decisions that are not written yet.
 //!
-//! A decision counts from the moment it is made ([`Inventory::assume`]) until the API shows it or it is taken back. What
-//! can be used from a node is put together once and kept until a slice or the node changes.
+//! A decision counts from the moment it is made ([`Inventory::assume`]) until the API shows it or it is
+//! reverted. The usable pools of a node are computed once and cached until a slice or the node changes.
 
+use locks::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api::json::Text;
 use api::resource::v1::{AllocationResult, DeviceTaintRule, ResourceSlice};
@@ -21,7 +22,7 @@ use crate::features::Features;
 use crate::pools::{NodePools, Target};
 use crate::shape;
 
-/// What a scheduler knows of devices.
+/// State of all devices in a scheduler.
 #[derive(Debug)]
 pub struct Inventory {
     catalog: Catalog,
@@ -29,48 +30,48 @@ pub struct Inventory {
     /// By the claim's uid.
     claims: HashMap<Text, Allocation>,
     features: Features,
-    gathered: Mutex<Gathered>,
+    gathered: Mutex<PoolCache>,
     answers: Mutex<Answers>,
 }
 
-/// What is known about a claim.
+/// State of a claim.
 #[derive(Debug, Default)]
 struct Allocation {
-    /// What the API shows.
+    /// Allocation in the API.
     seen: Option<Arc<AllocationResult>>,
-    /// What was decided and is not seen yet.
+    /// Allocation that was decided but not observed yet.
     assumed: Option<Arc<AllocationResult>>,
 }
 
 #[derive(Debug, Default)]
-struct Gathered {
-    nodes: HashMap<Text, Kept>,
+struct PoolCache {
+    nodes: HashMap<Text, CachedPools>,
     usable: Numbers,
     taken: Numbers,
 }
 
-/// What can be used from a node, and of which state of the world that was told.
+/// Usable pools of a node, and the versions on which they are based.
 #[derive(Debug)]
-struct Kept {
+struct CachedPools {
     version: (u64, u64),
     labels: Labels,
-    /// Of what is taken, by pool.
+    /// Versions of the allocations, by pool.
     taken_versions: Vec<u64>,
-    shaped: Shaped,
+    shaped: ShapedPools,
 }
 
-/// What can be used from a node, and numbers that nodes share that look alike.
+/// Usable pools of a node, with numbers that equivalent nodes share.
 #[derive(Debug, Clone)]
-pub(crate) struct Shaped {
+pub(crate) struct ShapedPools {
     pub(crate) pools: Arc<NodePools>,
-    /// Of what can be used.
+    /// Number of the usable devices.
     pub(crate) number: u64,
-    /// Of what is taken of it.
+    /// Number of their allocation.
     pub(crate) taken: u64,
 }
 
 impl Inventory {
-    /// Nothing is known.
+    /// An empty inventory.
     #[must_use]
     pub fn new(matcher: Arc<Matcher>, features: Features) -> Self {
         Inventory {
@@ -83,7 +84,7 @@ impl Inventory {
         }
     }
 
-    /// What may be used.
+    /// Enabled features.
     #[must_use]
     pub fn features(&self) -> Features {
         self.features
@@ -94,34 +95,34 @@ impl Inventory {
         self.catalog.set(slice);
     }
 
-    /// A slice that is gone.
+    /// Removes a slice.
     pub fn remove_slice(&mut self, name: &str) {
         self.catalog.remove(name);
     }
 
-    /// A rule about taints that is new or has changed; nothing if it is gone.
+    /// Adds or changes a taint rule; `None` removes it.
     pub fn set_taint_rule(&mut self, name: &str, rule: Option<&DeviceTaintRule>) {
         self.catalog.set_taint_rule(name, rule);
     }
 
-    /// A node that is gone.
+    /// Removes a node.
     pub fn remove_node(&mut self, name: &str) {
-        self.gathered.lock().unwrap_or_else(PoisonError::into_inner).nodes.remove(name);
+        self.gathered.lock().nodes.remove(name);
     }
 
-    /// What the API shows of a claim.
+    /// Records the state of a claim in the API.
     pub fn see_claim(&mut self, uid: &Text, allocation: Option<&AllocationResult>) {
         let claim = self.claims.entry(uid.clone()).or_default();
         let before = claim.effective().cloned();
         claim.seen = allocation.cloned().map(Arc::new);
-        // The decision has arrived, or somebody else's was faster and the write of ours will fail.
+        // The decision was observed, or another writer was faster and our write will fail.
         if claim.seen.is_some() {
             claim.assumed = None;
         }
         self.change(uid, before);
     }
 
-    /// A claim that is gone.
+    /// Removes a claim.
     pub fn remove_claim(&mut self, uid: &Text) {
         if let Some(claim) = self.claims.remove(uid)
             && let Some(allocation) = claim.effective()
@@ -146,13 +147,13 @@ impl Inventory {
         self.change(uid, before);
     }
 
-    /// A decision about the claim is on its way.
+    /// Whether a decision about the claim is not observed yet.
     #[must_use]
     pub fn is_assumed(&self, uid: &str) -> bool {
         self.claims.get(uid).is_some_and(|claim| claim.assumed.is_some())
     }
 
-    /// Which devices are taken.
+    /// Allocated devices.
     #[must_use]
     pub fn allocated(&self) -> &AllocatedState {
         &self.allocated
@@ -171,11 +172,11 @@ impl Inventory {
         }
     }
 
-    /// What can be used from a node.
-    pub(crate) fn shaped(&self, target: Target<'_>) -> Result<Shaped, Error> {
+    /// Returns the usable pools of a node.
+    pub(crate) fn shaped(&self, target: Target<'_>) -> Result<ShapedPools, Error> {
         let version = self.catalog.version_for(&target.node.name);
-        let mut gathered = self.gathered.lock().unwrap_or_else(PoisonError::into_inner);
-        let Gathered { nodes, usable, taken } = &mut *gathered;
+        let mut gathered = self.gathered.lock();
+        let PoolCache { nodes, usable, taken } = &mut *gathered;
         if let Some(kept) = nodes.get_mut(&target.node.name)
             && kept.version == version
             && kept.shaped.pools.optional_node_operations == target.optional_node_operations
@@ -191,9 +192,9 @@ impl Inventory {
         let number = usable.of(shape::usable(&pools));
         let taken = taken.of(shape::taken(&pools, &self.allocated));
         let taken_versions = self.taken_versions(&pools).collect();
-        let shaped = Shaped { pools, number, taken };
+        let shaped = ShapedPools { pools, number, taken };
         let labels = target.node.labels.clone();
-        nodes.insert(target.node.name.clone(), Kept { version, labels, taken_versions, shaped: shaped.clone() });
+        nodes.insert(target.node.name.clone(), CachedPools { version, labels, taken_versions, shaped: shaped.clone() });
         Ok(shaped)
     }
 
@@ -201,26 +202,26 @@ impl Inventory {
         pools.pools.iter().map(|(_, pool)| self.allocated.version(&pool.driver, &pool.name))
     }
 
-    /// The number of what claims ask for.
+    /// Number of a question.
     pub(crate) fn question(&self, claims: &Claims) -> u64 {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).question(claims)
+        self.answers.lock().question(claims)
     }
 
-    /// The number of a question that nobody has asked.
+    /// Number of a new question.
     pub(crate) fn new_question(&self) -> u64 {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).new_question()
+        self.answers.lock().new_question()
     }
 
-    /// What a search came to before.
+    /// Returns the cached result of a search.
     pub(crate) fn answer(&self, key: &SearchKey) -> Option<Answer> {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
+        self.answers.lock().get(key).cloned()
     }
 
     pub(crate) fn remember(&self, key: SearchKey, answer: Answer) {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).remember(key, answer);
+        self.answers.lock().remember(key, answer);
     }
 
-    /// What a search that was deferred came to.
+    /// Records the result of a deferred search.
     pub fn learn(&mut self, searched: &Searched) {
         if let Ok(answer) = &searched.answer {
             self.remember(searched.key, answer.clone());

@@ -1,19 +1,20 @@
-//! Which devices satisfy which claims.
+//! Allocation of devices to claims.
 //!
 //! In reading order:
 //!
-//! - [`Features`] says what may be used; what may not is refused by name, never ignored.
+//! - [`Features`] lists the enabled parts; the use of others is rejected by name, never ignored.
 //! - [`Catalog`] holds the ResourceSlices, read once when they change; [`expressions`] the programs over devices.
-//! - [`pools`] is what of them can be used from one node, in the order in which devices are tried.
-//! - [`AllocatedState`] knows which devices are taken; [`claims`] what is asked for.
+//! - [`pools`] are the devices that one node can use, in the order in which they are tried.
+//! - [`AllocatedState`] tracks allocated devices; [`claims`] are the requests.
 //! - [`search`] finds the first set of devices that satisfies all claims of a pod; [`constraints`] cut it short.
-//! - [`allocation`] writes what was found as the status of the claims.
-//! - [`narration`] is what a search did, for logs; [`explain`] why there are devices or not, for people.
-//! - [`Inventory`] is all of that for a scheduler, decisions that are not written included; [`attempt`] asks it about nodes,
-//!   once for all that look alike; `answers` is what is remembered of that, [`deferred`] what takes too long to wait for.
+//! - [`allocation`] converts the result to the status of the claims.
+//! - [`narration`] records the steps of a search, for logs; [`explain`] explains its result, for people.
+//! - [`Inventory`] combines them for a scheduler, including decisions that are not written yet; [`attempt`]
+//!   searches nodes, once for all equivalent ones; `answers` caches the results, [`deferred`] are searches in
+//!   the background.
 //!
-//! Follows `structured/internal/experimental` of Kubernetes' `dynamic-resource-allocation`, the variant that knows every
-//! feature; expressions over sets of devices follow KEP-5254.
+//! Follows `structured/internal/experimental` of Kubernetes' `dynamic-resource-allocation`, the variant with
+//! every feature; expressions over sets of devices follow KEP-5254.
 
 pub mod allocated;
 pub mod allocation;
@@ -52,5 +53,5 @@ pub use inventory::Inventory;
 pub use narration::Narration;
 pub use search::{Budget, Effort, Search};
 
-/// How many devices a claim can have at most.
+/// Maximum number of devices of a claim.
 pub const RESULTS_MAX: usize = 32;

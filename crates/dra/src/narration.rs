@@ -1,6 +1,6 @@
-//! What a search does with constraints over sets, step by step, for the log lines of KEP-5254.
+//! Steps of a search with set constraints, for the log lines of KEP-5254.
 //!
-//! Kept only for callers who asked for it: a search has many steps. What is beyond the first thousand is counted.
+//! Recorded only on request: a search has many steps. Steps beyond the first thousand are counted.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use std::sync::Arc;
 pub enum Step {
     /// The set is not whole yet.
     Collecting {
-        /// How many devices the request has.
+        /// Number of devices that the request has.
         current: i64,
-        /// How many it needs.
+        /// Number of devices that it needs.
         expected: i64,
     },
     /// No completion of the set can satisfy the expression.
@@ -29,7 +29,7 @@ pub enum Step {
     },
     /// The set is not the one.
     NotSatisfied {
-        /// What it cost to find that out.
+        /// Cost of the evaluation.
         actual_cost: u64,
     },
 }
@@ -39,9 +39,9 @@ pub enum Step {
 pub struct Narration {
     /// The first of them.
     pub steps: Vec<Step>,
-    /// How many more there were.
+    /// Number of omitted steps.
     pub omitted: u64,
-    /// The largest set that was not given up at once, as a list of devices.
+    /// The largest set that was not rejected at once, as a list of devices.
     pub best: String,
     best_count: usize,
 }
@@ -50,7 +50,7 @@ pub struct Narration {
 const STEPS_MAX: usize = 1000;
 
 impl Narration {
-    /// What another search told, behind this.
+    /// Appends the steps of another search.
     pub fn extend(&mut self, more: Narration) {
         for step in more.steps {
             self.add(|| step);

@@ -1,4 +1,4 @@
-//! What can be used from one node: its pools, and their devices in the order in which they are tried.
+//! Usable pools of one node, and their devices in the order in which they are tried.
 //!
 //! Follows `pools_experimental.go`. Slices of older generations are left out; pools whose slices are not all there, or
 //! contradict each other, are kept as such: nothing is allocated from them. Pools stand by driver and name, those with
@@ -20,9 +20,10 @@ use crate::ids::{CandidateId, PoolId, Table};
 /// The node for which devices are wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'n> {
-    /// Its name and labels.
+    /// Name and labels of the node.
     pub node: &'n matching::Node,
-    /// Its agent can leave out the operations that a slice names: it declares `DRAOptionalNodeOperations`.
+    /// Whether the node's agent can skip the operations that a slice names: it declares
+    /// `DRAOptionalNodeOperations`.
     pub optional_node_operations: bool,
 }
 
@@ -33,7 +34,7 @@ impl<'n> Target<'n> {
     }
 }
 
-/// What can be used from one node.
+/// Pools that can be used from one node.
 #[derive(Debug)]
 pub struct NodePools {
     pub(crate) node: Text,
@@ -44,7 +45,7 @@ pub struct NodePools {
     pub(crate) listed: Vec<CandidateId>,
     /// Candidates by driver, pool and name.
     pub(crate) canonical: Vec<CandidateId>,
-    /// Where a candidate stands in the canonical order.
+    /// Position of a candidate in the canonical order.
     pub(crate) rank: Table<CandidateId, usize>,
 }
 
@@ -76,7 +77,7 @@ pub(crate) struct Candidate {
     pub(crate) slice: Arc<Slice>,
     index: usize,
     pub(crate) consumption: Consumption,
-    /// Where slices leave it to devices from which nodes they can be used.
+    /// Whether the device can be used from the node, if slices delegate the node selection to devices.
     pub(crate) is_reachable: Result<bool, Error>,
 }
 
@@ -175,7 +176,7 @@ impl NodePools {
         names.join(", ")
     }
 
-    /// How many devices can be used.
+    /// Number of usable devices.
     #[must_use]
     pub fn device_count(&self) -> usize {
         self.candidates.len()
@@ -197,7 +198,7 @@ struct Built {
 }
 
 impl Built {
-    /// A pool; nothing where newer slices, for other nodes, say that these are out of date.
+    /// Builds a pool; `None` if it is outdated by newer slices for other nodes.
     fn new(
         catalog: &Catalog,
         driver: &Text,
@@ -292,7 +293,7 @@ fn is_count(found: usize, expected: i64) -> bool {
     i64::try_from(found) == Ok(expected)
 }
 
-/// Slices that use what is not allowed are left out, which makes their pool incomplete.
+/// Whether all features of a slice are enabled. Other slices are ignored, which makes their pool incomplete.
 fn is_understood(slice: &Slice, features: &Features) -> bool {
     (features.partitionable_devices || !slice.is_partitioned)
         && (features.compatibility_groups || !slice.uses_compatibility_groups)

@@ -1,8 +1,8 @@
 //! The first set of devices that satisfies all claims of a pod on one node.
 //!
-//! Claim by claim, request by request, device by device; what does not lead on is taken back. Within a request devices
-//! are taken in ascending order: combinations are tried, never permutations. Follows `allocateOne` and
-//! `allocateDevice` of the experimental allocator; constraints over sets follow KEP-5254.
+//! Claim by claim, request by request, device by device, with backtracking. Within a request devices are taken
+//! in ascending order: combinations are tried, never permutations. Follows `allocateOne` and `allocateDevice`
+//! of the experimental allocator; constraints over sets follow KEP-5254.
 
 mod alike;
 mod device;
@@ -28,18 +28,18 @@ use crate::narration::{Narration, Step};
 use crate::pools::{NodePools, State};
 use crate::{RESULTS_MAX, allocation};
 
-/// What a scheduling attempt may still spend, over all nodes.
+/// Remaining budget of a scheduling attempt, over all nodes.
 pub struct Budget<'b> {
-    /// What constraints over sets may cost.
+    /// Cost limit of set constraints.
     pub cost_limit: u64,
-    /// What they have cost.
+    /// Cost of set constraints so far.
     pub cost: u64,
-    /// Asked now and then: why the search shall stop.
+    /// Called periodically: returns the reason to stop the search.
     pub interrupt: Box<dyn Fn() -> Option<String> + 'b>,
-    /// Where every step is told, if somebody wants to know.
+    /// Record of every step, if requested.
     pub narration: Option<Narration>,
-    /// How much work is done before searches are deferred; nothing if the caller waits for them. A step counts as
-    /// [`STEP_WORK`](Self::STEP_WORK), and what expressions over sets cost is added.
+    /// Amount of work before searches are deferred; `None` if the caller waits for them. A step counts as
+    /// [`STEP_WORK`](Self::STEP_WORK), and the cost of set expressions is added.
     pub patience: Option<u64>,
 }
 
@@ -50,9 +50,9 @@ impl std::fmt::Debug for Budget<'_> {
 }
 
 impl Budget<'_> {
-    /// What a scheduling attempt may cost by default.
+    /// Default cost limit of a scheduling attempt.
     pub const COST_LIMIT: u64 = 100_000_000;
-    /// What a step of a search counts as, beside the cost of expressions.
+    /// Work of a search step, besides the cost of expressions.
     pub const STEP_WORK: u64 = 20;
 
     /// The default limit on cost, and no limit on time.
@@ -61,7 +61,7 @@ impl Budget<'_> {
         Budget { cost_limit: Self::COST_LIMIT, cost: 0, interrupt: Box::new(|| None), narration: None, patience: None }
     }
 
-    /// Some work is done.
+    /// Subtracts work from the patience.
     fn wait(&mut self, work: u64) -> Result<(), Error> {
         let Some(left) = &mut self.patience else { return Ok(()) };
         *left = left.checked_sub(work).ok_or(Error::OutOfPatience)?;
@@ -69,20 +69,20 @@ impl Budget<'_> {
     }
 }
 
-/// What a search did.
+/// Effort of a search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Effort {
     /// Calls of the recursive step.
     pub steps: u64,
-    /// Whole sets that an expression was asked about.
+    /// Evaluations on complete sets.
     pub evaluations: u64,
     /// Branches that were cut.
     pub cuts: u64,
-    /// What expressions over sets cost, whole and partial.
+    /// Cost of set expressions on complete and partial sets.
     pub cost: u64,
 }
 
-/// Devices for all claims, by their positions on a node: nodes that look alike share it.
+/// Devices for all claims, by their positions on a node: equivalent nodes share it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Solution {
     /// By claim.
@@ -96,7 +96,7 @@ pub struct Solution {
 pub(crate) struct Pick {
     pub(crate) ask: AskId,
     pub(crate) candidate: CandidateId,
-    /// What is taken of a device that is shared.
+    /// Share of a shared device.
     pub(crate) share: Option<Amounts>,
 }
 
@@ -107,10 +107,10 @@ pub struct Search<'s, 'b> {
     features: &'s Features,
     budget: &'s mut Budget<'b>,
     pruning: Option<&'s mut (dyn Pruning + 'b)>,
-    /// Who uses what, before and during the search.
+    /// Use of candidates, before and during the search.
     uses: Table<CandidateId, Use<'s>>,
     /// By pool, from the first device on that takes counters.
-    drawn: Table<PoolId, Option<Drawn>>,
+    drawn: Table<PoolId, Option<CounterUse>>,
     asks: Table<AskId, AskState>,
     /// By claim and constraint.
     constraints: Table<ClaimId, Vec<Attributes>>,
@@ -119,24 +119,24 @@ pub struct Search<'s, 'b> {
     alternatives: Table<ClaimId, Vec<usize>>,
     state: &'s AllocatedState,
     domains: set::Domains,
-    alike: alike::Alike,
+    alike: alike::Equivalence,
     failed: FailedSet,
     effort: Effort,
 }
 
-/// On which devices of which claim a constraint over a set failed.
+/// The devices of a claim on which a set constraint failed.
 #[derive(Debug)]
 pub(crate) struct FailedSet {
     pub(crate) claim: ClaimId,
     pub(crate) devices: Vec<CandidateId>,
 }
 
-/// Who uses a candidate.
+/// Use of a candidate.
 #[derive(Debug, Default)]
 struct Use<'s> {
-    /// Somebody has it alone.
+    /// Whether it has an exclusive owner.
     is_dedicated: bool,
-    /// Shares of others.
+    /// Shares of other pods.
     shares: Vec<&'s Amounts>,
     /// Claims of this pod that have it alone.
     takers: Vec<ClaimId>,
@@ -144,25 +144,25 @@ struct Use<'s> {
     taken_shares: Vec<Amounts>,
 }
 
-/// What devices draw from the counters of a pool.
+/// Counters of a pool with their consumption.
 #[derive(Debug)]
-struct Drawn {
+struct CounterUse {
     ledger: Ledger,
     /// By counter set.
     groups: Vec<Common>,
 }
 
-/// What is known about a request on this node.
+/// State of a request on this node.
 #[derive(Debug, Default)]
 struct AskState {
     count: i64,
-    /// Where all devices are asked for: which these are.
+    /// Devices of a request for all devices.
     all: Vec<CandidateId>,
     /// By candidate.
     selectable: Table<CandidateId, Option<bool>>,
 }
 
-/// Why a branch of the search ends.
+/// A reason to end a branch of the search.
 enum Stop {
     /// There would be more devices than a claim can have.
     TooMany,
@@ -175,17 +175,17 @@ impl From<Error> for Stop {
     }
 }
 
-/// Where the search stands.
+/// Position of the search.
 #[derive(Debug, Clone, Copy)]
 struct At {
     claim: usize,
     request: usize,
     alternative: usize,
-    /// How many devices the request has.
+    /// Number of devices that the request has.
     device: i64,
 }
 
-/// The caller is asked this often whether it still waits.
+/// Number of steps between two checks for an interrupt.
 const STEPS_BETWEEN_INTERRUPTS: u64 = 64;
 
 impl<'s, 'b> Search<'s, 'b> {
@@ -222,7 +222,7 @@ impl<'s, 'b> Search<'s, 'b> {
             alternatives: Table::filled(claims.claims.len(), Vec::new),
             state,
             domains: set::Domains::default(),
-            alike: alike::Alike::default(),
+            alike: alike::Equivalence::default(),
             failed: FailedSet { claim: ClaimId::new(0), devices: Vec::new() },
             effort: Effort::default(),
         }
@@ -235,7 +235,7 @@ impl<'s, 'b> Search<'s, 'b> {
         (result, self.effort)
     }
 
-    /// The same, and the devices on which a constraint over a set failed.
+    /// Like `run`, and returns the devices on which a set constraint failed.
     pub(crate) fn run_to_failure(mut self) -> (Result<Option<Solution>, Error>, FailedSet, Effort) {
         let result = self.find();
         (result, self.failed, self.effort)
@@ -260,7 +260,7 @@ impl<'s, 'b> Search<'s, 'b> {
         Ok(Some(solution))
     }
 
-    /// What must hold before the search begins: how many devices each request is about.
+    /// Checks the preconditions of the search, and determines the number of devices of each request.
     fn prepare(&mut self) -> Result<(), Error> {
         let claims = self.claims;
         for (id, claim) in claims.claims.iter() {
@@ -330,7 +330,8 @@ impl<'s, 'b> Search<'s, 'b> {
                     continue;
                 }
                 if self.features.consumable_capacity {
-                    // Only what the device has: one that is in use stays, so that not all can be had.
+                    // Only the device's capacity counts: one that is in use stays, so that not all devices are
+                    // available.
                     let model = pools.candidates.of(*candidate).model();
                     let name = || pools.candidates.of(*candidate).device().name.to_string();
                     let fractions = self.features.fractional_capacity_range;
@@ -347,7 +348,7 @@ impl<'s, 'b> Search<'s, 'b> {
         Ok(all)
     }
 
-    /// Tells a step to who wants to know.
+    /// Records a step, if requested.
     fn tell(&mut self, step: impl FnOnce(&NodePools) -> Step) {
         if let Some(narration) = &mut self.budget.narration {
             narration.add(|| step(self.pools));
@@ -361,7 +362,8 @@ impl<'s, 'b> Search<'s, 'b> {
 
     /// Finds the next device; true when everything has its devices.
     ///
-    /// `in_alternative`: one of several alternatives has been chosen. `start`: where in the order of devices to go on.
+    /// `in_alternative`: one of several alternatives has been chosen. `start`: position in the order of devices
+    /// from which to continue.
     fn step(&mut self, at: At, in_alternative: bool, start: usize) -> Result<bool, Stop> {
         self.effort.steps = self.effort.steps.saturating_add(1);
         self.budget.wait(Budget::STEP_WORK)?;
@@ -375,7 +377,7 @@ impl<'s, 'b> Search<'s, 'b> {
         let Some(claim) = claims.claims.get(claim_id) else { return Ok(true) };
         let Some(request) = claim.requests.get(at.request) else {
             let next = At { claim: at.claim.saturating_add(1), request: 0, alternative: 0, device: 0 };
-            // Another choice for a claim before may leave room for an alternative with fewer devices.
+            // Another choice for an earlier claim may allow an alternative with fewer devices.
             return match self.step(next, false, 0) {
                 Err(Stop::TooMany) => Ok(false),
                 other => other,

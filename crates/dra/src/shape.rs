@@ -1,8 +1,8 @@
-//! Nodes that look alike to every claim: a search on one of them answers for all.
+//! Shapes of nodes: a search on one node is valid for all equivalent ones.
 //!
-//! The first part of a shape is what can be used from a node, the second what of it is taken. Names of nodes, slices and
-//! pools are not part of it where a pool belongs to one node alone: searches go by positions, and what is found is
-//! written down for the node that is chosen.
+//! The first part of a shape is the usable devices of a node, the second their allocation. Names of nodes,
+//! slices and pools are not part of it if a pool belongs to one node alone: searches use positions, and the
+//! result is written for the chosen node.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::allocated::AllocatedState;
 use crate::catalog::{Nodes, Slice};
 use crate::pools::{Candidate, NodePools, Pool, State};
 
-/// What can be used from a node, as text: equal texts, equal searches.
+/// Returns the usable devices of a node as text: equal texts mean equal searches.
 pub(crate) fn usable(pools: &NodePools) -> String {
     let mut text = String::new();
     let mut write = |part: std::fmt::Arguments<'_>| {
@@ -46,13 +46,13 @@ pub(crate) fn usable(pools: &NodePools) -> String {
     text
 }
 
-/// Only this node can use the pool: on another node of its kind there is another pool in its place.
+/// Whether only this node can use the pool: equivalent nodes have an equivalent pool.
 fn is_local(pool: &Pool, pools: &NodePools) -> bool {
     let is_own = |slice: &Slice| matches!(slice.nodes, Nodes::One(_));
     pool.elsewhere.is_empty() && pool.candidates.iter().all(|id| is_own(&pools.candidates.of(*id).slice))
 }
 
-/// What the allocation would have to repeat; with too many terms the search itself fails.
+/// The node selector for the allocation; with too many terms the search itself fails.
 fn selector(candidate: &Candidate) -> Option<&api::core::v1::NodeSelector> {
     match candidate.slice.nodes_of(candidate.device()) {
         Nodes::Selected(selected) => Some(&selected.selector),
@@ -60,7 +60,7 @@ fn selector(candidate: &Candidate) -> Option<&api::core::v1::NodeSelector> {
     }
 }
 
-/// What is taken of what can be used.
+/// Returns the allocation of the usable devices as text.
 pub(crate) fn taken(pools: &NodePools, state: &AllocatedState) -> String {
     let mut text = String::new();
     for (_, pool) in pools.pools.iter() {
@@ -72,7 +72,7 @@ pub(crate) fn taken(pools: &NodePools, state: &AllocatedState) -> String {
             let device = &pools.candidates.of(*id).device().name;
             text.push(if used.is_dedicated(device) { '1' } else { '0' });
             if let Some(shares) = used.shares(device) {
-                // The ids of shares are random; what they take is not.
+                // The IDs of shares are random; their amounts are not.
                 let mut amounts: Vec<String> = shares.values().map(|amounts| format!("{amounts:?}")).collect();
                 amounts.sort();
                 let _ = write!(text, "{amounts:?}");

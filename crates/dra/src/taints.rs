@@ -1,4 +1,4 @@
-//! Taints of devices: whom they keep away, and whom they send away.
+//! Device taints: exclusion from allocation, and eviction.
 //!
 //! Drivers publish them with the device, administrators add others by rule. Follows `ToleratesTaint` in Kubernetes
 //! `resourceclaim/devicetoleration.go`, `pkg/controller/devicetainteviction` and the slice tracker.
@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use api::resource::v1::{DeviceTaint, DeviceTaintRule, DeviceToleration};
 use api::time::Timestamp;
+use api::well_known::{EFFECT_NO_EXECUTE, EFFECT_NO_SCHEDULE};
 
 /// Whether a taint keeps a device from a request with these tolerations.
 pub(crate) fn prevents(taint: &DeviceTaint, tolerations: &[DeviceToleration]) -> bool {
-    matches!(taint.effect.as_str(), "NoSchedule" | "NoExecute")
+    matches!(taint.effect.as_str(), EFFECT_NO_SCHEDULE | EFFECT_NO_EXECUTE)
         && !tolerations.iter().any(|toleration| tolerates(toleration, taint))
 }
 
@@ -29,10 +30,11 @@ pub(crate) fn tolerates(toleration: &DeviceToleration, taint: &DeviceTaint) -> b
     }
 }
 
-/// When users of a device have to go because of a taint; nothing if they may stay. A taint without a time is as old as `now`.
+/// Time at which users of a device must be evicted because of a taint; `None` if they may stay. A taint without
+/// a time is as old as `now`.
 #[must_use]
 pub fn evicts_at(taint: &DeviceTaint, tolerations: &[DeviceToleration], now: Timestamp) -> Option<Timestamp> {
-    if taint.effect != "NoExecute" {
+    if taint.effect != EFFECT_NO_EXECUTE {
         return None;
     }
     let since = taint.time_added.unwrap_or(now);
@@ -88,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_selects_what_it_names() {
+    fn rule_selects_named_devices() {
         let all: DeviceTaintRule = read(r#"{"spec": {"taint": {"key": "k", "effect": "NoSchedule"}}}"#);
         assert!(selects(&all, "d", "p", "x"));
         let some: DeviceTaintRule = read(

@@ -1,4 +1,4 @@
-//! Devices that are alike to all claims of a pod are tried once: the same answer for less work.
+//! Equivalent devices are tried once: the same result for less work.
 
 use api::json::Value;
 use dra::constraints::look_ahead::LookAhead;
@@ -6,10 +6,10 @@ use dra::{Budget, Effort, Features, Search};
 
 use crate::setting::{Programs, Setting};
 
-/// How many of the devices weigh three.
+/// Number of devices with weight three.
 const LIGHT: &str = "devices.filter(d, d.attributes['a.example.com'].w == 3).size()";
 
-/// Devices of one slice, first those that weigh 3, then those that weigh 5, and have numbers of their own.
+/// Devices of one slice with distinct numbers, first those with weight 3, then those with weight 5.
 fn devices(count: i64) -> Value {
     let device = |id: i64| {
         let weight: i64 = if id < count / 2 { 3 } else { 5 };
@@ -20,7 +20,7 @@ fn devices(count: i64) -> Value {
     Value::Array((0..count).map(device).collect())
 }
 
-/// What a search for these requests comes to, and what it took.
+/// Runs a search for these requests; returns its result and effort.
 fn search(devices: &Value, requests: &[i64], expression: &str) -> (Option<Vec<String>>, Effort) {
     let requests = requests.iter().enumerate().map(|(index, count)| {
         let exactly = api::json!({"deviceClassName": "any", "allocationMode": "ExactCount", "count": (*count)});
@@ -49,7 +49,7 @@ fn search(devices: &Value, requests: &[i64], expression: &str) -> (Option<Vec<St
 const SUM: &str = "devices.map(d, d.attributes['a.example.com'].w).sum()";
 const CAPACITY: &str = "devices.map(d, d.capacity['a.example.com'].m.asInteger()).sum()";
 
-/// The same search twice; the second time the expression reads what tells every device from every other.
+/// Runs the same search twice; the second time the expression reads an attribute that is unique to each device.
 #[track_caller]
 fn compare(requests: &[i64], expression: &str) -> (Option<Vec<String>>, Effort, Effort) {
     let devices = devices(16);
@@ -61,7 +61,7 @@ fn compare(requests: &[i64], expression: &str) -> (Option<Vec<String>>, Effort, 
 }
 
 #[test]
-fn what_came_to_nothing_is_not_tried_with_a_device_like_it() {
+fn failed_branch_skips_equivalent_devices() {
     let parity = format!("{LIGHT} % 2 == 1 && {LIGHT} % 4 == 0");
     for (requests, expression) in [
         (&[5][..], parity.clone()),

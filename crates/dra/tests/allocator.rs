@@ -7,7 +7,7 @@ use api::json::{self, Value};
 use dra::search::Effort;
 use dra::{Budget, Error, Features, Search};
 
-/// What a case is expected to come to, and what it came to.
+/// Returns the expected and the actual result of a case.
 fn run(case: &Value, programs: &Programs) -> (Value, Value) {
     let setting = Setting::new(case, programs, features(case));
     let mut budget = Budget::by_cost();

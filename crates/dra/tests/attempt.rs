@@ -1,4 +1,5 @@
-//! Attempts over many nodes: one search for all that look alike, and decisions that count before they are written.
+//! Attempts over many nodes: one search for all equivalent ones, and decisions that count before they are
+//! written.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ struct World {
 }
 
 impl World {
-    /// Nodes with four devices each, in a pool of their own.
+    /// Nodes with four devices each, in separate pools.
     fn new(nodes: usize, change: impl Fn(usize, &mut Value)) -> Self {
         let programs = Programs::new();
         let mut inventory = Inventory::new(programs.matcher.clone(), Features::ALL);
@@ -90,7 +91,7 @@ fn nodes_that_look_alike_share_one_search() {
     assert_eq!(all[8], ["node-8/d0", "node-8/d1"]);
     assert_eq!(attempt.searches(), 1, "what the others came to is known from the attempt before");
     drop(attempt);
-    // An older state of the claim does not free what was decided; the decision itself makes no difference.
+    // An older state of the claim does not revert the decision; observing the decision itself changes nothing.
     world.inventory.see_claim(&uid, None);
     assert!(world.inventory.is_assumed(&uid));
     world.inventory.see_claim(&uid, Some(&taken));
@@ -101,7 +102,7 @@ fn nodes_that_look_alike_share_one_search() {
 }
 
 #[test]
-fn what_is_taken_back_is_free_again() {
+fn reverted_devices_are_free_again() {
     let mut world = World::new(1, |_, _| {});
     let taken = world.allocate(&mut world.attempt(TWO), 0).unwrap().unwrap();
     let uid = Text::from("u");
@@ -133,6 +134,9 @@ fn an_error_names_the_node_and_its_devices() {
             "node node-{node}: claim ns/c: constraint #0 on devices a.example.com/node-{node}/d0: CEL runtime error: no such key: numa"
         );
         assert!(text.starts_with(&start), "{text}");
+        // Nodes with equal failures are counted in one reason.
+        let summary = "node(s): constraint #0 of claim ns/c failed: CEL runtime error: no such key: numa";
+        assert!(error.summary().starts_with(summary), "{}", error.summary());
     }
     assert_eq!(attempt.searches(), 1);
     assert_eq!(names(world.allocate(&mut attempt, 2).unwrap()), ["node-2/d0"]);
@@ -183,8 +187,8 @@ fn the_budget_is_one_for_all_nodes() {
     assert!(error.to_string().contains("cost more than"), "{error}");
 }
 
-/// KEP-5254, "Allocation Example": four contiguous of eight devices, which come in the order of the example. After device2 and
-/// device3, no fourth goes with device7; it is taken back, and device5 and device4 complete the set.
+/// KEP-5254, "Allocation Example": four contiguous of eight devices, in the order of the example. After device2
+/// and device3, no fourth is compatible with device7; it is removed, and device5 and device4 complete the set.
 #[test]
 fn the_example_of_the_proposal_step_by_step() {
     let order = [2_i64, 3, 7, 5, 4, 0, 1, 6];

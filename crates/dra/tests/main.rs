@@ -11,6 +11,9 @@
     reason = "tests"
 )]
 
+// The short name of the crate in the rest of the workspace.
+extern crate celplane_dra as dra;
+
 mod alike;
 mod allocator;
 mod attempt;

@@ -21,7 +21,7 @@ use self::expression::Choices;
 use self::instance::instance;
 use crate::setting::{self, Programs, Setting};
 
-/// Looks at every completion: cuts all that may be cut.
+/// Evaluates every completion: cuts everything that may be cut.
 #[derive(Default)]
 struct Clairvoyant {
     asked: usize,
@@ -31,7 +31,7 @@ impl Pruning for Clairvoyant {
     fn look_ahead(&mut self, set: &Partial<'_>) -> (Outlook, u64) {
         self.asked += 1;
         let mut outlook = Outlook { may_hold: false, may_fail: false };
-        // Where devices of several requests mix, their order in the set is not known here.
+        // If devices of several requests are mixed, their order in the set is unknown here.
         if set.open.len() > 1 || !set.open.iter().all(|open| stand_before(set.chosen, open.candidates)) {
             return (Outlook::UNKNOWN, 0);
         }
@@ -91,27 +91,27 @@ fn compare(seeds: Range<u64>) {
         *seen.entry(kind).or_default() += 1;
     }
     assert!(seen.values().all(|count| *count > 5) && seen.len() == 4 && cuts > 50, "{seen:?}, {cuts} cuts");
-    // Most of what can be cut is seen without looking at every completion.
+    // Most cuts are found without evaluating every completion.
     assert!(cuts_ahead * 2 > cuts, "{cuts_ahead} cuts, of {cuts}");
 }
 
 #[test]
-fn a_search_finds_what_brute_force_finds() {
+fn search_agrees_with_brute_force() {
     compare(0..500);
 }
 
 #[test]
-fn a_search_finds_what_brute_force_finds_in_others() {
+fn search_agrees_with_brute_force_in_others() {
     compare(500..1000);
 }
 
-/// Those between agree as well, but one of them has so large a number of sets that brute force takes minutes.
+/// The cases in between agree as well, but one of them has a number of sets for which brute force takes minutes.
 #[test]
-fn a_search_finds_what_brute_force_finds_in_more() {
+fn search_agrees_with_brute_force_in_more() {
     compare(1500..2000);
 }
 
-/// What a search comes to that looks ahead, after it was compared with trying every set.
+/// Returns the result of a search with look-ahead, after comparing it with an exhaustive search.
 #[track_caller]
 fn compared(devices: Value, requests: Value, constraints: Value) -> Outcome {
     let slice = api::json!({"metadata": {"name": "s"}, "spec": {
@@ -156,7 +156,7 @@ fn devices_of_a_request_for_all_are_seen_in_canonical_order() {
     assert_eq!(found, Outcome::Fails("a.example.com/p/d0, a.example.com/p/d1".to_owned()));
 }
 
-/// That a constraint excludes one of all devices is an error, which is not lost to a set that cannot be.
+/// If a constraint excludes one of all devices, that is an error, which is reported even if no set exists.
 #[test]
 fn one_of_all_devices_that_is_excluded_is_an_error() {
     let found = compared(
@@ -168,7 +168,8 @@ fn one_of_all_devices_that_is_excluded_is_an_error() {
     assert!(error.contains("d1"), "{error}");
 }
 
-/// Of two devices that are alike the one is taken when all are asked for, the other is excluded: only the latter is an error.
+/// For a request for all devices, one of two equivalent devices is taken and the other is excluded: only the
+/// latter is an error.
 #[test]
 fn devices_are_not_alike_where_one_of_all_may_be_excluded() {
     let found = compared(
@@ -180,9 +181,10 @@ fn devices_are_not_alike_where_one_of_all_may_be_excluded() {
     assert!(error.contains("d7"), "{error}");
 }
 
-/// Where a list cannot be sorted, the evaluation ends: it depends on the order of the devices whether another of them decides before.
+/// If a list cannot be sorted, the evaluation ends: the order of the devices decides whether another condition
+/// decides before.
 #[test]
-fn devices_are_not_alike_where_their_order_tells_whether_there_is_an_error() {
+fn order_dependent_errors_prevent_equivalence() {
     let mut unsortable = device("d1", 1, 0);
     let attributes = unsortable.as_object_mut().unwrap().get_mut("attributes").unwrap().as_object_mut().unwrap();
     attributes.insert("a/y", api::json!({"bool": true}));

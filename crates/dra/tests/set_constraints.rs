@@ -55,7 +55,7 @@ fn combinations(total: usize, count: usize, visit: &mut dyn FnMut(&[usize])) {
     extend(&mut Vec::new(), total, count, visit);
 }
 
-/// Judges every set.
+/// Evaluates every set.
 fn brute_force(case: &Value, programs: &Programs) -> Value {
     let candidates = candidates(case);
     let count = case.get("count").unwrap().as_i64().unwrap() as usize;
@@ -121,7 +121,7 @@ fn every_set_is_judged_as_by_cel_go() {
         let mut expected = case.get("expect").unwrap().clone();
         let mut found = brute_force(&case, &programs);
         if let Some(error) = expected.str_at(&["compileError"]).map(str::to_owned) {
-            // The recorder reports types in words of its own.
+            // The recorder reports types with different names.
             let text = error.strip_prefix("result type ").unwrap_or(&error);
             let ours = found.str_at(&["compileError"]).unwrap_or("compiles");
             if !ours.ends_with(text) {

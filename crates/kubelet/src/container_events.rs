@@ -1,4 +1,4 @@
-//! What users are told of containers, as the kubelet tells it: Pulled, Created, Started, BackOff and Killing.
+//! Container events of the kubelet: Pulled, Created, Started, BackOff and Killing.
 //!
 //! Three events for a pod are more writes than the pod itself needs. Large fleets leave them out.
 
@@ -8,22 +8,22 @@ use client::events::Severity;
 use crate::deadline;
 use crate::runtime::{Container, Observation, State};
 
-/// One thing to be told about a container of a pod.
+/// One event about a container of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Told {
-    /// Which container, as a path in the pod.
+pub struct ContainerEvent {
+    /// Path of the container in the pod.
     pub field_path: String,
-    /// How much it matters.
+    /// Severity of the event.
     pub severity: Severity,
     /// In one word.
     pub reason: &'static str,
-    /// A sentence.
+    /// Message of the event.
     pub message: String,
 }
 
-/// What is new about containers since the pod's status was written.
+/// Returns the events since the pod's last status.
 #[must_use]
-pub fn news(pod: &Pod, seen: &Observation) -> Vec<Told> {
+pub fn news(pod: &Pod, seen: &Observation) -> Vec<ContainerEvent> {
     let mut told = Vec::new();
     let lists = [
         ("spec.initContainers", &seen.init_containers, &pod.status.init_container_statuses),
@@ -34,7 +34,7 @@ pub fn news(pod: &Pod, seen: &Observation) -> Vec<Told> {
             let known = statuses.iter().find(|it| it.name == container.name);
             let mut tell = |severity, reason, message| {
                 let field_path = format!("{list}{{{}}}", container.name);
-                told.push(Told { field_path, severity, reason, message });
+                told.push(ContainerEvent { field_path, severity, reason, message });
             };
             if has_started(container, known) {
                 let image = &container.image;
@@ -55,11 +55,11 @@ pub fn news(pod: &Pod, seen: &Observation) -> Vec<Told> {
     told
 }
 
-/// That the containers of a pod are told to end.
+/// Returns the events for stopping the containers of a pod.
 #[must_use]
-pub fn killing(pod: &Pod) -> Vec<Told> {
+pub fn killing(pod: &Pod) -> Vec<ContainerEvent> {
     let running = pod.status.container_statuses.iter().filter(|it| is(it, "running"));
-    let tell = |status: &ContainerStatus| Told {
+    let tell = |status: &ContainerStatus| ContainerEvent {
         field_path: format!("spec.containers{{{}}}", status.name),
         severity: Severity::Normal,
         reason: "Killing",
@@ -68,10 +68,10 @@ pub fn killing(pod: &Pod) -> Vec<Told> {
     running.map(tell).collect()
 }
 
-/// That a pod's time is up, and what becomes of its containers.
+/// Returns the events for a pod that has reached its deadline, and for its containers.
 #[must_use]
-pub fn overdue(pod: &Pod) -> Vec<Told> {
-    let mut told = vec![Told {
+pub fn overdue(pod: &Pod) -> Vec<ContainerEvent> {
+    let mut told = vec![ContainerEvent {
         field_path: String::new(),
         severity: Severity::Normal,
         reason: deadline::REASON,
@@ -81,7 +81,7 @@ pub fn overdue(pod: &Pod) -> Vec<Told> {
     told
 }
 
-/// Whether a status says that a container is in a state.
+/// Whether a container is in a state, according to its status.
 fn is(status: &ContainerStatus, state: &str) -> bool {
     status.state.as_ref().is_some_and(|it| it.get(state).is_some())
 }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn each_start_is_told_once() {
+    fn start_event_is_recorded_once() {
         let started = [
             "Pulled: Container image \"app:1\" already present on machine",
             "Created: Container created",
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_runs_is_told_to_end() {
+    fn killing_event_only_for_running_containers() {
         let pod: Pod = from_value(&json!({"status": {"containerStatuses": [
             {"name": "a", "state": {"running": {}}}, {"name": "b", "state": {"terminated": {}}},
         ]}}))

@@ -1,4 +1,4 @@
-//! How long a pod may be active on its node: `activeDeadlineSeconds`, from when the node first knew it.
+//! Active deadline of a pod: `activeDeadlineSeconds`, from its start on the node.
 //!
 //! Follows `pkg/kubelet/active_deadline.go` of Kubernetes.
 
@@ -7,12 +7,12 @@ use std::time::Duration;
 use api::core::v1::Pod;
 use api::time::Timestamp;
 
-/// Why a pod fails whose time is up.
+/// Reason for a pod that has reached its deadline.
 pub const REASON: &str = "DeadlineExceeded";
-/// The same as a sentence.
+/// Message for a pod that has reached its deadline.
 pub const MESSAGE: &str = "Pod was active on the node longer than the specified deadline";
 
-/// How much longer the pod may be active; nothing if it has no deadline.
+/// Returns the time until the pod's deadline; `None` if it has none.
 #[must_use]
 pub fn left(pod: &Pod, now: Timestamp) -> Option<Duration> {
     let seconds = u64::try_from(pod.spec.active_deadline_seconds?).unwrap_or_default();

@@ -1,59 +1,64 @@
-//! Faults on demand: nodes that stop, are slow, or flap, as annotations on the Node say.
+//! Faults on demand: nodes that stop, are slow, or flap, according to annotations on the Node.
 //!
-//! | annotation | value |
+//! | annotation, after `sim.celplane.dev/` | value |
 //! |---|---|
-//! | `sim/heartbeat` | `stopped`: no lease, no status, no pod is looked after |
-//! | `sim/ready` | `false`: the node says that it is not ready |
-//! | `sim/flap-seconds` | ready for so long, then not ready for so long, and again |
-//! | `sim/slow-seconds` | everything that is done with pods comes so much later |
-//! | `sim/device-driver` | `failing`: devices are not prepared for pods; `gone`: nor are they published |
+//! | `heartbeat` | `stopped`: no lease, no status, no pod is looked after |
+//! | `ready` | `false`: the node reports that it is not ready |
+//! | `flap-seconds` | alternates between ready and not ready at this interval |
+//! | `slow-seconds` | everything that is done with pods comes so much later |
+//! | `device-driver` | `failing`: devices are not prepared for pods; `gone`: they are not published either |
 //!
-//! A value that cannot be read counts as absent.
+//! A value that cannot be read counts as absent, and is reported as an event.
 
 use std::time::Duration;
 
 use api::meta::v1::StringMap;
 use api::time::Timestamp;
 
-/// What is wrong with a node.
+use crate::annotations;
+
+/// Simulated faults of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Faults {
-    /// Nothing is heard of it.
+    /// Whether the node sends no heartbeats.
     pub stopped: bool,
-    /// It says that it is not ready.
+    /// Whether the node reports that it is not ready.
     pub not_ready: bool,
-    /// It changes between ready and not ready.
+    /// The node alternates between ready and not ready.
     pub flaps: Option<Duration>,
-    /// Everything comes later.
+    /// Delay of all actions.
     pub slow: Duration,
-    /// How the drivers of its devices are.
+    /// State of the drivers of its devices.
     pub device_driver: DeviceDriver,
 }
 
-/// How the drivers of a node's devices are.
+/// State of the drivers of a node's devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DeviceDriver {
-    /// As they should be.
+    /// The drivers work.
     #[default]
     Works,
-    /// They prepare nothing.
+    /// The drivers fail to prepare devices.
     Fails,
-    /// They are not there.
+    /// The drivers are missing.
     Gone,
 }
 
 impl Faults {
-    /// What a Node's annotations ask for.
+    /// Reads the faults from a Node's annotations.
     #[must_use]
     pub fn of(annotations: &StringMap) -> Self {
-        let text = |name: &str| annotations.get(name).map(|it| it.as_str());
+        if !annotations::has_any(annotations) {
+            return Faults::default();
+        }
+        let text = |name: &str| annotations::get(annotations, name);
         let seconds = |name: &str| text(name)?.parse::<f64>().ok().and_then(|it| Duration::try_from_secs_f64(it).ok());
         Faults {
-            stopped: text("sim/heartbeat") == Some("stopped"),
-            not_ready: text("sim/ready") == Some("false"),
-            flaps: seconds("sim/flap-seconds").filter(|period| period.as_secs() > 0),
-            slow: seconds("sim/slow-seconds").unwrap_or_default(),
-            device_driver: match text("sim/device-driver") {
+            stopped: text("heartbeat") == Some("stopped"),
+            not_ready: text("ready") == Some("false"),
+            flaps: seconds("flap-seconds").filter(|period| period.as_secs() > 0),
+            slow: seconds("slow-seconds").unwrap_or_default(),
+            device_driver: match text("device-driver") {
                 Some("failing") => DeviceDriver::Fails,
                 Some("gone") => DeviceDriver::Gone,
                 _ => DeviceDriver::Works,
@@ -61,7 +66,7 @@ impl Faults {
         }
     }
 
-    /// Whether the node says now that it is ready, and when that changes by itself.
+    /// Whether the node reports that it is ready, and the time until that changes.
     #[must_use]
     pub fn is_ready(&self, now: Timestamp) -> (bool, Option<Duration>) {
         let Some(period) = self.flaps else { return (!self.not_ready, None) };
@@ -79,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_flapping_node_changes_at_the_end_of_each_period() {
-        let annotations = [("sim/flap-seconds".into(), "30".into())].into_iter().collect();
+        let annotations = [("sim.celplane.dev/flap-seconds".into(), "30".into())].into_iter().collect();
         let faults = Faults::of(&annotations);
         let at = |seconds| faults.is_ready(Timestamp { seconds, nanos: 0 });
         assert_eq!(at(0), (true, Some(Duration::from_secs(30))));
@@ -91,7 +96,10 @@ mod tests {
     #[test]
     fn a_healthy_node_has_no_faults() {
         assert_eq!(Faults::of(&StringMap::new()), Faults::default());
-        let odd = [("sim/flap-seconds".into(), "0".into()), ("sim/slow-seconds".into(), "x".into())];
+        let odd = [
+            ("sim.celplane.dev/flap-seconds".into(), "0".into()),
+            ("sim.celplane.dev/slow-seconds".into(), "x".into()),
+        ];
         assert_eq!(Faults::of(&odd.into_iter().collect()), Faults::default());
     }
 }

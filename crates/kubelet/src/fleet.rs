@@ -1,24 +1,30 @@
 //! Many nodes at work in one process.
 //!
-//! What is read comes through one informer of nodes and one of pods, under the fleet's own identity; each write is made
-//! under the name of its node. Nothing is kept that the server does not have: a fleet that is started again goes on where
-//! the last one ended.
+//! All reads go through one informer of nodes and one of pods, under the fleet's own identity; each write is
+//! made under the name of its node. There is no state besides the server's: a restarted fleet resumes where the
+//! last one ended.
 
+mod annotations;
 mod devices;
 mod member;
 mod members;
 mod nodes;
 mod pods;
 mod static_pods;
+mod usage;
 
+use locks::Mutex;
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::core::v1::{Node, Pod};
 use api::json::Text;
+use api::labels::Selector;
 use api::resource::v1::ResourceSlice;
 use client::Client;
+use client::costly::CostlyWork;
 use client::informer::{Change, Informer, Key};
 use client::objects::Selection;
 use client::queue::{Backoff, Queue};
@@ -30,48 +36,50 @@ use self::member::Member;
 use self::members::Members;
 pub use self::members::PLAYED;
 use self::static_pods::StaticPods;
-use crate::clock::Clock;
 use crate::logs;
 use crate::runtime::Runtime;
 use crate::slice_template::SliceTemplate;
 use crate::static_pods as manifests;
 use crate::template::Template;
+use clock::Clock;
 
 /// A connection under the name of a node.
 pub type ClientFor = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// How many pods are looked after at once: each may wait for a write.
+/// Number of concurrent workers for pods: each may wait for a write.
 const POD_WORKERS: usize = 64;
 const NODE_WORKERS: usize = 16;
-/// Fleets of more nodes tell of containers only if they are told to.
+/// Fleets of more nodes record container events only on request.
 const TELLING_MAX: usize = 100;
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(50), max: Duration::from_secs(30) };
 
-/// What a fleet consists of, and how it speaks to the server.
+/// Nodes of a fleet, and its connection to the server.
 pub struct Options {
     /// The names of the nodes.
     pub nodes: Vec<String>,
-    /// What they are like.
+    /// Template of the nodes.
     pub template: Template,
-    /// Whether Nodes with the annotation [`PLAYED`] are played as well, whoever makes them.
+    /// Whether Nodes with the annotation [`PLAYED`] are simulated as well, regardless of their creator.
     pub adopts: bool,
-    /// Which devices they have, unless a Node says otherwise.
+    /// The labels of other Nodes that are played as well, if `adopts` is set.
+    pub adopted: Option<Selector>,
+    /// Default devices of the nodes.
     pub devices: Option<SliceTemplate>,
-    /// Reads nodes and pods, and speaks for drivers of devices.
+    /// Client for reading nodes and pods, and for writes of device drivers.
     pub client: Client,
     /// Writes.
     pub client_for: ClientFor,
     /// One cache of compiled expressions for all nodes.
     pub cache: Arc<CompileCache>,
-    /// Which of the gated ways to match are allowed.
+    /// Enabled features of matching.
     pub features: Features,
-    /// What time it is.
+    /// Source of the time.
     pub clock: Clock,
-    /// Where the server can ask for logs, if anywhere.
+    /// Address at which the server can read logs, if any.
     pub endpoint: Option<SocketAddr>,
-    /// Whether users are told of each start and end of a container; if that is not said, by a fleet of up to 100 nodes.
+    /// Whether container events are recorded; by default in a fleet of up to 100 nodes.
     pub tells: Option<bool>,
-    /// The files from which each node runs pods of its own, if there are any.
+    /// The files with static pods of each node, if there are any.
     pub static_pods: Option<manifests::Options>,
 }
 
@@ -92,11 +100,16 @@ struct Inner<R> {
     endpoint: Option<SocketAddr>,
     client: Client,
     cache: Arc<CompileCache>,
+    /// Thread for pods with expressions.
+    costly: CostlyWork,
     features: Features,
     clock: Clock,
     runtime: R,
     members: Members,
     adopts: bool,
+    adopted: Option<Selector>,
+    /// Deprecated annotations that were logged.
+    deprecated: Mutex<HashSet<String>>,
     tells: Option<bool>,
     client_for: ClientFor,
     nodes: Informer<Node>,
@@ -128,14 +141,16 @@ impl<R: Runtime> Fleet<R> {
             inner: Arc::new(Inner {
                 members,
                 adopts: options.adopts,
+                adopted: options.adopted,
+                deprecated: Mutex::default(),
                 tells: options.tells,
                 client_for: options.client_for,
                 template: options.template,
                 devices: options.devices,
                 endpoint: options.endpoint,
                 cache: options.cache,
+                costly: CostlyWork::default(),
                 features: options.features,
-                clock: options.clock,
                 runtime,
                 nodes: Informer::start(&options.client, mine("metadata.name")),
                 pods: Informer::start(&options.client, of_pods),
@@ -143,8 +158,9 @@ impl<R: Runtime> Fleet<R> {
                 client: options.client,
                 static_pods: StaticPods::default(),
                 manifests: options.static_pods,
-                node_queue: Arc::new(Queue::new(PAUSES, None)),
-                pod_queue: Arc::new(Queue::new(PAUSES, None)),
+                node_queue: Arc::new(Queue::new(PAUSES, None).with_clock(&options.clock)),
+                pod_queue: Arc::new(Queue::new(PAUSES, None).with_clock(&options.clock)),
+                clock: options.clock,
             }),
         }
     }
@@ -159,7 +175,7 @@ impl<R: Runtime> Fleet<R> {
         self.inner.pod_queue.close();
     }
 
-    /// Whether what is known of nodes and pods can be trusted.
+    /// Whether the state of nodes and pods is reliable.
     ///
     /// # Errors
     /// Why not.
@@ -173,7 +189,15 @@ impl<R: Runtime> Fleet<R> {
         self.inner.members.contains(name)
     }
 
-    /// What a container of a pod has written, as much as is wanted.
+    /// A pod of the fleet: one from a file, or one of the server's.
+    #[must_use]
+    pub fn pod(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
+        let fleet = &self.inner;
+        let from_file = fleet.static_pods.get(&Key::new(namespace, name)).map(|it| Arc::new(it.pod.clone()));
+        from_file.or_else(|| fleet.pods.store().get(namespace, name)).filter(|pod| self.has_node(&pod.spec.node_name))
+    }
+
+    /// Returns the requested part of a container's log.
     ///
     /// # Errors
     /// Why there is nothing to be read, as `kubectl logs` shows it.
@@ -185,12 +209,9 @@ impl<R: Runtime> Fleet<R> {
         options: &logs::Options,
     ) -> Result<String, String> {
         let fleet = &self.inner;
-        let from_file = fleet.static_pods.get(&Key::new(namespace, name)).map(|it| Arc::new(it.pod.clone()));
-        let pod = from_file.or_else(|| fleet.pods.store().get(namespace, name));
-        let pod = pod.filter(|pod| self.has_node(&pod.spec.node_name));
-        let pod = pod.ok_or_else(|| format!("pod \"{name}\" not found on this node"))?;
-        let now = (fleet.clock)();
-        let lines = fleet.runtime.logs(&pod, container, options.previous, now).await?;
+        let pod = self.pod(namespace, name).ok_or_else(|| format!("pod \"{name}\" not found on this node"))?;
+        let now = fleet.clock.now();
+        let lines = fleet.runtime.logs(&pod, container, options, now).await?;
         Ok(options.render(&lines, now))
     }
 }
@@ -213,16 +234,18 @@ impl<R: Runtime> Inner<R> {
         self.pods.synced().await;
         self.slices.synced().await;
         self.adopt_running();
+        self.retain_pods();
         info!(nodes = self.members.len(), pods = self.pods.store().len(), "Started nodes");
         self.listen();
         tasks.spawn(self.clone().keep_alive());
+        tasks.spawn(self.clone().run_runtime());
         for _ in 0..NODE_WORKERS {
             tasks.spawn(self.clone().work_on_nodes());
         }
         while tasks.join_next().await.is_some() {}
     }
 
-    /// Notes what changes. The handlers hold no more than they need: the informers outlive none of them.
+    /// Registers handlers of changes. They hold no more than they need, so that the informers can end.
     fn listen(self: &Arc<Self>) {
         let fleet = Arc::downgrade(self);
         self.nodes.on_change(move |key, change| {
@@ -247,19 +270,21 @@ impl<R: Runtime> Inner<R> {
                 _ => {}
             }
             if fleet.members.contains(&change.newest().spec.node_name) {
+                fleet.report_annotations_of_pod(change);
                 fleet.pod_queue.add(key.clone());
             }
         });
     }
 
-    /// Whether users are told of each start and end of a container.
+    /// Whether container events are recorded.
     fn tells(&self) -> bool {
-        self.tells.unwrap_or_else(|| self.members.len() <= TELLING_MAX)
+        // Real containers have their own events.
+        R::IS_SIMULATED && self.tells.unwrap_or_else(|| self.members.len() <= TELLING_MAX)
     }
 
-    /// Takes a node into the fleet that asks for it.
+    /// Adds a node to the fleet if it requests simulation.
     fn adopt(&self, node: &Node) {
-        if self.adopts && members::asks(node) {
+        if self.adopts && members::asks(node, self.adopted.as_ref()) {
             self.members.adopt(node, |name, number| Member::new(name, number, (self.client_for)(name)));
         }
     }
@@ -270,13 +295,17 @@ impl<R: Runtime> Inner<R> {
             self.look_after_pods_of(&key.name);
         }
         let Some(member) = self.members.get(&key.name) else { return };
+        self.report_annotations_of_node(&member, change);
         match change {
-            // A node that somebody deletes is gone until the next start, as with a kubelet.
+            // A deleted node stays deleted until the next start, as with a kubelet.
             Change::Deleted(_) => member.is_gone(true),
             _ => {
                 member.is_gone(false);
                 let was_stopped = member.faults().stopped;
-                member.set_faults(crate::faults::Faults::of(&change.newest().metadata.annotations));
+                // Annotations play faults of simulated nodes only.
+                if R::IS_SIMULATED {
+                    member.set_faults(crate::faults::Faults::of(&change.newest().metadata.annotations));
+                }
                 if was_stopped && !member.faults().stopped {
                     self.look_after_pods_of(&key.name);
                 }
@@ -295,7 +324,7 @@ impl<R: Runtime> Inner<R> {
         self.node_queue.add(key.name.clone());
     }
 
-    /// Everything about the pods of a node is to be looked at again.
+    /// Queues all pods of a node.
     fn look_after_pods_of(&self, node: &str) {
         for (key, pod) in self.pods.store().entries() {
             if pod.spec.node_name == node {

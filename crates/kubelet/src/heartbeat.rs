@@ -1,4 +1,4 @@
-//! That a node lives: its Lease, renewed every ten seconds.
+//! Heartbeat of a node: its Lease, renewed every ten seconds.
 //!
 //! The leases of a fleet are renewed in bursts, so that one commit of the store covers many, and the bursts are spread
 //! over the interval, so that other writes get their turn.
@@ -10,14 +10,13 @@ use api::core::v1::Node;
 use api::json::Text;
 use api::meta::v1::OwnerReference;
 use api::time::{MicroTime, Timestamp};
+use api::well_known::NAMESPACE_NODE_LEASE;
 use client::{Client, Error};
 
-/// Where the leases of nodes are.
-pub const NAMESPACE: &str = "kube-node-lease";
-/// How often a lease is renewed: a quarter of its duration, as in Kubernetes.
+/// Interval at which a lease is renewed: a quarter of its duration, as in Kubernetes.
 pub const INTERVAL: Duration = Duration::from_secs(10);
 const DURATION_SECONDS: i32 = 40;
-/// How many leases are renewed at once.
+/// Number of leases that are renewed at once.
 const BURST: usize = 250;
 
 /// Into how many bursts a fleet of this size is divided.
@@ -37,7 +36,7 @@ pub fn is_in_burst(number: usize, burst: usize, bursts: usize) -> bool {
 pub fn renewed(known: Option<&Lease>, node: &str, owner: Option<&Node>, now: Timestamp) -> Lease {
     let mut lease = known.cloned().unwrap_or_default();
     lease.metadata.name = node.into();
-    lease.metadata.namespace = NAMESPACE.into();
+    lease.metadata.namespace = NAMESPACE_NODE_LEASE.into();
     if lease.metadata.owner_references.is_empty()
         && let Some(owner) = owner
     {
@@ -58,10 +57,10 @@ pub fn renewed(known: Option<&Lease>, node: &str, owner: Option<&Node>, now: Tim
     lease
 }
 
-/// Renews the lease of a node, whose last known form is `known`; gives back what it is then.
+/// Renews the lease of a node, whose last known state is `known`; returns the new state.
 ///
 /// # Errors
-/// What the server says, unless somebody else changed or deleted the lease: that is looked after.
+/// Those of the server, except a concurrent change or deletion of the lease, which is handled.
 pub async fn renew(
     client: &Client,
     known: Option<Lease>,
@@ -71,14 +70,16 @@ pub async fn renew(
 ) -> Result<Lease, Error> {
     let leases = client.objects::<Lease>();
     if let Some(known) = known {
-        match leases.update(NAMESPACE, node, &renewed(Some(&known), node, owner, now)).await {
+        match leases.update(NAMESPACE_NODE_LEASE, node, &renewed(Some(&known), node, owner, now)).await {
             Err(error) if error.is_conflict() || error.is_not_found() => {}
             answer => return answer,
         }
     }
-    match leases.get(NAMESPACE, node).await {
-        Ok(found) => leases.update(NAMESPACE, node, &renewed(Some(&found), node, owner, now)).await,
-        Err(error) if error.is_not_found() => leases.create(NAMESPACE, &renewed(None, node, owner, now)).await,
+    match leases.get(NAMESPACE_NODE_LEASE, node).await {
+        Ok(found) => leases.update(NAMESPACE_NODE_LEASE, node, &renewed(Some(&found), node, owner, now)).await,
+        Err(error) if error.is_not_found() => {
+            leases.create(NAMESPACE_NODE_LEASE, &renewed(None, node, owner, now)).await
+        }
         Err(error) => Err(error),
     }
 }
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_keeps_what_it_does_not_know() {
+    fn renewal_keeps_unknown_fields() {
         let mut known = Lease::default();
         known.metadata.resource_version = "7".into();
         known.spec.lease_transitions = Some(3);

@@ -1,7 +1,7 @@
-//! What a container has written, and how much of it somebody wants to read.
+//! Output of a container, and options for reading it.
 //!
-//! Follows `PodLogOptions`, which `kubectl logs` fills in. Who follows a log asks again: what a simulated container
-//! writes, it writes when it starts and when it ends.
+//! Follows `PodLogOptions`, which `kubectl logs` fills in. Following a log means reading it repeatedly: a
+//! simulated container writes only when it starts and when it ends.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -11,16 +11,16 @@ use api::time::Timestamp;
 /// One line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// When it was written.
+    /// Time of the line.
     pub time: Timestamp,
     /// The line without its end.
     pub text: String,
 }
 
-/// What is wanted of the logs.
+/// Options for reading logs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Of the run before this one.
+    /// Read the log of the previous run.
     pub previous: bool,
     timestamps: bool,
     tail_lines: Option<usize>,
@@ -53,6 +53,19 @@ impl Options {
         Ok(options)
     }
 
+    /// The number of bytes that is wanted at most.
+    #[must_use]
+    pub fn limit(&self) -> Option<usize> {
+        self.limit_bytes
+    }
+
+    /// Lines that follow those that were wanted, as text.
+    #[must_use]
+    pub fn render_more(&self, lines: &[Line]) -> String {
+        let options = Options { timestamps: self.timestamps, ..Options::default() };
+        options.render(lines, Timestamp { seconds: 0, nanos: 0 })
+    }
+
     /// The lines that are wanted, as text.
     #[must_use]
     pub fn render(&self, lines: &[Line], now: Timestamp) -> String {
@@ -66,7 +79,7 @@ impl Options {
         for line in recent.into_iter().skip(skipped) {
             // Writing to a string does not fail.
             let _ = match self.timestamps {
-                true => writeln!(text, "{} {}", line.time, line.text),
+                true => writeln!(text, "{} {}", precise(line.time), line.text),
                 false => writeln!(text, "{}", line.text),
             };
         }
@@ -77,8 +90,24 @@ impl Options {
     }
 }
 
+/// A time with as many digits of a fraction as it has, as Go prints it.
+fn precise(time: Timestamp) -> String {
+    let whole = Timestamp { nanos: 0, ..time }.to_string();
+    if time.nanos == 0 {
+        return whole;
+    }
+    let fraction = format!("{:09}", time.nanos);
+    format!("{}.{}Z", whole.trim_end_matches('Z'), fraction.trim_end_matches('0'))
+}
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn timestamps_keep_their_fraction() {
+        let at = |nanos| precise(Timestamp { seconds: 1, nanos });
+        assert_eq!((at(0).as_str(), at(50_000_000).as_str()), ("1970-01-01T00:00:01Z", "1970-01-01T00:00:01.05Z"));
+    }
+
     use super::*;
 
     fn at(seconds: i64) -> Timestamp {
@@ -103,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn invalid_options_are_rejected() {
         assert_eq!(Options::new([("tailLines", "-1")]), Err("tailLines: cannot read \"-1\"".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! What a node says of itself: that it is ready and under no pressure.
+//! Status of a node: whether it is ready, and under pressure.
 //!
 //! Follows `nodestatus/setters.go` of Kubernetes' kubelet.
 
@@ -9,6 +9,7 @@ use api::json::Value;
 use api::time::Timestamp;
 
 use crate::pod_addresses;
+use crate::runtime::Pressure;
 
 const HEALTHY: [(&str, &str, &str, &str); 4] = [
     ("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
@@ -16,12 +17,13 @@ const HEALTHY: [(&str, &str, &str, &str); 4] = [
     ("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 ];
-const NOT_READY: (&str, &str, &str, &str) = ("Ready", "False", "KubeletNotReady", "the simulation was told so");
+/// The message of a simulated node that is configured to be not ready.
+pub const SIMULATED: &str = "the simulation was told so";
 
 /// The four conditions. One whose status stays keeps the time of its last change.
 #[must_use]
-pub fn conditions(known: &[NodeCondition], is_ready: bool, now: Timestamp) -> Vec<Value> {
-    wanted(is_ready)
+pub fn conditions(known: &[NodeCondition], fault: Option<&str>, pressure: Pressure, now: Timestamp) -> Vec<Value> {
+    wanted(fault, pressure)
         .map(|(name, status, reason, message)| {
             let old = known.iter().find(|it| it.condition_type == name && it.status == status);
             let since = old.and_then(|it| it.last_transition_time).unwrap_or(now);
@@ -37,21 +39,21 @@ pub fn conditions(known: &[NodeCondition], is_ready: bool, now: Timestamp) -> Ve
         .collect()
 }
 
-/// Whether the node's conditions say what they should, whenever that was written.
+/// Whether the node's conditions are correct, regardless of their time.
 #[must_use]
-pub fn says(node: &Node, is_ready: bool) -> bool {
-    wanted(is_ready).all(|(name, status, reason, _)| {
+pub fn says(node: &Node, fault: Option<&str>, pressure: Pressure) -> bool {
+    wanted(fault, pressure).all(|(name, status, reason, _)| {
         node.status.conditions.iter().any(|it| it.condition_type == name && it.status == status && it.reason == reason)
     })
 }
 
-/// When the node was last heard of through its status.
+/// Time of the last heartbeat in the node's status.
 #[must_use]
 pub fn last_heartbeat(node: &Node) -> Option<Timestamp> {
     node.status.conditions.iter().find(|it| it.condition_type == "Ready").and_then(|it| it.last_heartbeat_time)
 }
 
-/// Where the node is: at the address of the agent, if others can reach it, or else at a simulated one.
+/// Addresses of the node: that of the agent, if it is reachable, or else a simulated one.
 #[must_use]
 pub fn addresses(name: &str, number: usize, endpoint: Option<SocketAddr>) -> Value {
     let address = endpoint.map_or_else(|| IpAddr::V4(pod_addresses::of_node(number)), |endpoint| endpoint.ip());
@@ -68,8 +70,8 @@ pub fn endpoints(endpoint: Option<SocketAddr>) -> Value {
 
 /// A strategic merge patch of a node's status.
 #[must_use]
-pub fn patch(node: &Node, is_ready: bool, now: Timestamp) -> Value {
-    api::json!({"status": {"conditions": (conditions(&node.status.conditions, is_ready, now))}})
+pub fn patch(node: &Node, fault: Option<&str>, pressure: Pressure, now: Timestamp) -> Value {
+    api::json!({"status": {"conditions": (conditions(&node.status.conditions, fault, pressure, now))}})
 }
 
 /// A merge patch of the status of a node that registered when its agent was elsewhere.
@@ -79,8 +81,17 @@ pub fn moved(name: &str, number: usize, endpoint: SocketAddr) -> Value {
     api::json!({"status": {"addresses": addresses, "daemonEndpoints": (endpoints(Some(endpoint)))}})
 }
 
-type Row = (&'static str, &'static str, &'static str, &'static str);
+type Row<'r> = (&'static str, &'static str, &'static str, &'r str);
 
-fn wanted(is_ready: bool) -> impl Iterator<Item = Row> {
-    HEALTHY.into_iter().map(move |row| if row.0 == "Ready" && !is_ready { NOT_READY } else { row })
+fn wanted(fault: Option<&str>, pressure: Pressure) -> impl Iterator<Item = Row<'_>> {
+    HEALTHY.into_iter().map(move |row| match (row.0, fault) {
+        ("Ready", Some(fault)) => ("Ready", "False", "KubeletNotReady", fault),
+        ("MemoryPressure", _) if pressure.memory => {
+            ("MemoryPressure", "True", "KubeletHasInsufficientMemory", "kubelet has insufficient memory available")
+        }
+        ("DiskPressure", _) if pressure.disk => {
+            ("DiskPressure", "True", "KubeletHasDiskPressure", "kubelet has disk pressure")
+        }
+        _ => row,
+    })
 }

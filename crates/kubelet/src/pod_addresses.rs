@@ -1,4 +1,4 @@
-//! Which addresses pods get: a network of 254 addresses for each node, by the node's number in the fleet.
+//! Addresses of pods: a network of 254 addresses for each node, by the node's number in the fleet.
 //!
 //! Addresses are simulated as the containers are: nothing answers at them.
 
@@ -27,9 +27,9 @@ pub fn number_of(address: &str) -> Option<usize> {
 pub struct PodAddresses {
     /// `10.128.0.0/9` in parts of 256.
     network: u32,
-    /// Which pod has which, by the last byte.
+    /// Pods by the last byte of their address.
     taken: HashMap<u8, Text>,
-    /// Where the search begins, so that an address is not given again at once.
+    /// Start of the search, so that an address is not reused at once.
     next: u8,
 }
 
@@ -41,8 +41,8 @@ impl PodAddresses {
         Self { network: 0x0a80_0000 | number << 8, taken: HashMap::new(), next: 1 }
     }
 
-    /// The address of a pod: the one that it says it has, if that is free and ours, or else a free one.
-    /// Nothing if all are taken.
+    /// Returns the address of a pod: the one in its status, if that is free and ours, or else a free one.
+    /// `None` if all are in use.
     pub fn take(&mut self, uid: &Text, wanted: &str) -> Option<Ipv4Addr> {
         let wanted = wanted.parse::<Ipv4Addr>().ok().map(Ipv4Addr::to_bits);
         let wanted = wanted.filter(|bits| bits & !0xff == self.network).map(|bits| bits.to_be_bytes()[3]);
@@ -55,7 +55,7 @@ impl PodAddresses {
         Some(Ipv4Addr::from_bits(self.network | u32::from(last)))
     }
 
-    /// Gives a pod's address back.
+    /// Releases a pod's address.
     pub fn give_back(&mut self, uid: &str) {
         self.taken.retain(|_, holder| holder != uid);
     }

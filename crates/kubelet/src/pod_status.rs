@@ -1,16 +1,19 @@
-//! What the state of its containers means for a pod: phase, conditions, container statuses, as one patch.
+//! Pod status from the state of its containers: phase, conditions, container statuses, as one patch.
 //!
 //! Follows `getPhase` and `status/generate.go` of Kubernetes' kubelet.
 
 use api::core::v1::{Pod, PodCondition, PodConditionPart};
 use api::json::{Object, Text, Value};
 use api::time::Timestamp;
+use api::well_known::{CONDITION_DISRUPTION_TARGET, CONDITION_POD_SCHEDULED};
 use matching::resources::is_sidecar;
 
 use crate::deadline;
 use crate::runtime::{Container, Ended, Observation, State};
 
-/// Where a pod is.
+mod real;
+
+/// Addresses of a pod and its node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Addresses {
     /// The node's address.
@@ -22,6 +25,9 @@ pub struct Addresses {
 /// A pod's phase.
 #[must_use]
 pub fn phase(pod: &Pod, seen: &Observation) -> &'static str {
+    if seen.is_real {
+        return real::phase(pod, seen);
+    }
     let policy = pod.spec.restart_policy.as_str();
     let mut is_initializing = false;
     for (container, state) in pod.spec.init_containers.iter().zip(&seen.init_containers) {
@@ -52,20 +58,32 @@ pub fn phase(pod: &Pod, seen: &Observation) -> &'static str {
         () if waiting > 0 => "Pending",
         () if running > 0 => "Running",
         () if stopped == 0 => "Pending",
-        // What has ended for good has ended, whatever the policy: it was told to, or is not started again.
+        // Terminated containers that are not restarted have ended, regardless of the policy.
         () if all_ended && stopped == succeeded => "Succeeded",
         () if all_ended => "Failed",
         () => "Running",
     }
 }
 
-/// What is to be changed in the pod's status, as a strategic merge patch; nothing if it says all that already.
+/// Returns the strategic merge patch for the pod's status; `None` if it is unchanged.
 #[must_use]
 pub fn patch(pod: &Pod, seen: &Observation, addresses: &Addresses, now: Timestamp) -> Option<Value> {
-    let phase = phase(pod, seen);
-    let conditions = conditions(pod, seen, phase, now);
+    let reached = phase(pod, seen);
+    let conditions = conditions(pod, seen, reached, now);
+    // Kubernetes: a pod is over when its containers and its sandbox have ended, not before.
+    let phase = match pod.status.phase.as_str() {
+        known if seen.may_run && is_terminal(reached) => {
+            if known.is_empty() {
+                "Pending"
+            } else {
+                known
+            }
+        }
+        _ => reached,
+    };
     let statuses = container_statuses(&seen.containers);
     let init_statuses = container_statuses(&seen.init_containers);
+    let ephemeral_statuses = ephemeral_statuses(seen);
     let start_time = pod.status.start_time.unwrap_or(now);
     let same = pod.status.phase == phase
         && pod.status.start_time.is_some()
@@ -74,6 +92,7 @@ pub fn patch(pod: &Pod, seen: &Observation, addresses: &Addresses, now: Timestam
         && pod.status.host_ip == addresses.host
         && is_same_list(&pod.status.container_statuses, &statuses)
         && is_same_list(&pod.status.init_container_statuses, &init_statuses)
+        && is_same_list(&pod.status.ephemeral_container_statuses, &ephemeral_statuses)
         && conditions.iter().all(|new| pod.status.conditions.iter().any(|old| is_same_condition(old, new)));
     if same {
         return None;
@@ -83,19 +102,79 @@ pub fn patch(pod: &Pod, seen: &Observation, addresses: &Addresses, now: Timestam
         status.insert("observedGeneration", pod.metadata.generation);
     }
     status.insert("phase", phase);
-    insert_conditions(&mut status, pod, &conditions);
+    insert_conditions(&mut status, pod, &conditions, seen.is_real);
     status.insert("hostIP", addresses.host.as_str());
     status.insert("hostIPs", api::json!([{"ip": (addresses.host.as_str())}]));
     if !addresses.pod.is_empty() {
         status.insert("podIP", addresses.pod.as_str());
-        status.insert("podIPs", api::json!([{"ip": (addresses.pod.as_str())}]));
+        let mut list = vec![api::json!({"ip": (addresses.pod.as_str())})];
+        if !pod.status.pod_ip.is_empty() && pod.status.pod_ip != addresses.pod {
+            // The addresses of a new sandbox replace those of the old one; a merge would add them.
+            list.insert(0, api::json!({"$patch": "replace"}));
+        }
+        status.insert("podIPs", list);
     }
     status.insert("startTime", start_time.to_string());
     if !init_statuses.is_empty() {
         status.insert("initContainerStatuses", init_statuses);
     }
     status.insert("containerStatuses", statuses);
+    if !ephemeral_statuses.is_empty() {
+        status.insert("ephemeralContainerStatuses", ephemeral_statuses);
+    }
+    if seen.is_real {
+        real::insert_resources(&mut status, pod);
+    }
     Some(for_pod(pod, status))
+}
+
+fn is_terminal(phase: &str) -> bool {
+    matches!(phase, "Succeeded" | "Failed")
+}
+
+/// The patch by which a node acknowledges a change of the pod that does not change its containers, such as its
+/// deletion; `None` if it has acknowledged that before.
+#[must_use]
+pub fn acknowledgment(pod: &Pod) -> Option<Value> {
+    let generation = pod.metadata.generation;
+    if generation == 0 || pod.status.observed_generation == generation || pod.status.conditions.is_empty() {
+        return None;
+    }
+    let mut status = Object::new();
+    status.insert("observedGeneration", generation);
+    let own = pod.status.conditions.iter().filter(|it| real::OWN.contains(&it.condition_type.as_str()));
+    let acknowledged = own.map(|known| {
+        let mut part = (*known.part).clone();
+        part.observed_generation = generation;
+        PodCondition { last_transition_time: known.last_transition_time, part: part.into() }
+    });
+    let conditions: Vec<PodCondition> = acknowledged.collect();
+    insert_conditions(&mut status, pod, &conditions, true);
+    Some(for_pod(pod, status))
+}
+
+/// The patch for a pod that has reached its deadline and whose containers are about to be ended.
+#[must_use]
+pub fn expiring(pod: &Pod, now: Timestamp) -> Value {
+    let readiness =
+        pod.status.conditions.iter().filter(|it| matches!(&*it.condition_type, "Ready" | "ContainersReady"));
+    let failed = readiness.map(|known| {
+        let since = if known.status == "False" { known.last_transition_time } else { None };
+        let part = PodConditionPart {
+            condition_type: known.condition_type.clone(),
+            status: "False".into(),
+            reason: "PodFailed".into(),
+            observed_generation: pod.metadata.generation,
+            ..PodConditionPart::default()
+        };
+        PodCondition { last_transition_time: since.or(Some(now)), part: part.into() }
+    });
+    let conditions: Vec<PodCondition> = failed.collect();
+    let mut status = Object::new();
+    insert_conditions(&mut status, pod, &conditions, true);
+    // Only two conditions are written; the others keep their places.
+    status.remove("$setElementOrder/conditions");
+    for_pod(pod, status)
 }
 
 /// The patch for a pod that the node does not take.
@@ -110,11 +189,11 @@ pub fn failed(pod: &Pod, reason: &str, message: &str, now: Timestamp) -> Value {
     for_pod(pod, failure(pod, reason, message, now))
 }
 
-/// The patch for a pod that gives way to a critical one, with how its containers ended, if they have.
+/// The patch for a pod that is evicted for a critical one, with the end of its containers, if they have ended.
 #[must_use]
 pub fn preempted(pod: &Pod, seen: Option<&Observation>, reason: &str, message: &str, now: Timestamp) -> Value {
     let part = PodConditionPart {
-        condition_type: "DisruptionTarget".into(),
+        condition_type: CONDITION_DISRUPTION_TARGET.into(),
         status: "True".into(),
         reason: "TerminationByKubelet".into(),
         message: "Pod was preempted by Kubelet to accommodate a critical pod.".into(),
@@ -122,6 +201,21 @@ pub fn preempted(pod: &Pod, seen: Option<&Observation>, reason: &str, message: &
     };
     let condition = PodCondition { last_transition_time: Some(now), part: part.into() };
     ended_early(pod, seen, reason, message, Some(condition), now)
+}
+
+/// The patch for a pod that is ended for the sake of the node, with how its containers ended.
+#[must_use]
+pub fn evicted(pod: &Pod, seen: &Observation, message: &str, now: Timestamp) -> Value {
+    let part = PodConditionPart {
+        condition_type: CONDITION_DISRUPTION_TARGET.into(),
+        status: "True".into(),
+        reason: "TerminationByKubelet".into(),
+        message: message.into(),
+        observed_generation: pod.metadata.generation,
+        ..PodConditionPart::default()
+    };
+    let condition = PodCondition { last_transition_time: Some(now), part: part.into() };
+    ended_early(pod, Some(seen), "Evicted", message, Some(condition), now)
 }
 
 /// The patch for a pod whose time is up, with how its containers ended.
@@ -145,7 +239,7 @@ fn ended_early(
         status.insert("containerStatuses", container_statuses(&seen.containers));
     }
     rows.extend(condition);
-    insert_conditions(&mut status, pod, &rows);
+    insert_conditions(&mut status, pod, &rows, seen.is_some_and(|seen| seen.is_real));
     for_pod(pod, status)
 }
 
@@ -168,7 +262,7 @@ fn for_pod(pod: &Pod, status: Object) -> Value {
 
 /// The conditions that are the node agent's, in its order. A condition whose status stays keeps its time.
 fn conditions(pod: &Pod, seen: &Observation, phase: &str, now: Timestamp) -> Vec<PodCondition> {
-    let is_over = matches!(phase, "Succeeded" | "Failed");
+    let is_over = is_terminal(phase);
     let condition = |name: &str, holds: bool, reason: &str, message: String| {
         let status: Text = if holds { "True" } else { "False" }.into();
         let old = pod.status.conditions.iter().find(|it| it.condition_type == name && it.status == status);
@@ -178,23 +272,29 @@ fn conditions(pod: &Pod, seen: &Observation, phase: &str, now: Timestamp) -> Vec
             status,
             reason: reason.into(),
             message: message.into(),
+            observed_generation: if seen.is_real { pod.metadata.generation } else { 0 },
             ..PodConditionPart::default()
         };
         PodCondition { last_transition_time, part: part.into() }
     };
+    let is_initialized = if seen.is_real { phase == "Succeeded" || real::has_started(seen) } else { is_over };
     let incomplete: Vec<&str> = pod
         .spec
         .init_containers
         .iter()
         .zip(&seen.init_containers)
-        .filter(|(container, it)| !(it.is_ready || is_sidecar(container) && it.is_started || is_over))
+        .filter(|(container, it)| !(it.is_ready || is_sidecar(container) && it.is_started || is_initialized))
         .map(|(_, it)| it.name.as_str())
         .collect();
     let initialized = match incomplete.as_slice() {
         [] => condition(
             "Initialized",
             true,
-            if phase == "Succeeded" && !seen.init_containers.is_empty() { "PodCompleted" } else { "" },
+            if phase == "Succeeded" && (seen.is_real || !seen.init_containers.is_empty()) {
+                "PodCompleted"
+            } else {
+                ""
+            },
             String::new(),
         ),
         names => {
@@ -220,15 +320,21 @@ fn conditions(pod: &Pod, seen: &Observation, phase: &str, now: Timestamp) -> Vec
     } else {
         condition("Ready", containers_ready, ready_reason, ready_message.clone())
     };
+    let (sandbox_reason, sandbox_message) = match (seen.is_real && !seen.has_sandbox, seen.had_sandbox) {
+        (false, _) => ("", ""),
+        (true, true) => ("PodSandboxNotReady", "pod sandbox is not ready"),
+        (true, false) => ("PodSandboxNotReady", "no pod sandbox exists"),
+    };
     let mut conditions = vec![
-        condition("PodReadyToStartContainers", seen.has_sandbox, "", String::new()),
+        condition("PodReadyToStartContainers", seen.has_sandbox, sandbox_reason, sandbox_message.to_owned()),
         initialized,
         ready,
         condition("ContainersReady", containers_ready, ready_reason, ready_message),
     ];
-    // The scheduler has said so of what it placed.
-    if !pod.status.conditions.iter().any(|it| it.condition_type == "PodScheduled" && it.status == "True") {
-        conditions.push(condition("PodScheduled", true, "", String::new()));
+    // The scheduler has set this condition for pods that it placed.
+    let is_scheduled = |it: &PodCondition| it.condition_type == CONDITION_POD_SCHEDULED && it.status == "True";
+    if seen.is_real || !pod.status.conditions.iter().any(is_scheduled) {
+        conditions.push(condition(CONDITION_POD_SCHEDULED, true, "", String::new()));
     }
     conditions
 }
@@ -248,13 +354,19 @@ fn is_same_condition(old: &PodCondition, new: &PodCondition) -> bool {
         && old.status == new.status
         && old.reason == new.reason
         && old.message == new.message
+        && (old.observed_generation == new.observed_generation || new.observed_generation == 0)
 }
 
-fn insert_conditions(status: &mut Object, pod: &Pod, conditions: &[PodCondition]) {
-    let own = conditions.iter().map(|it| it.condition_type.clone());
+/// Adds conditions to a patch. Those of other components follow, or come first with Kubernetes' kubelet.
+fn insert_conditions(status: &mut Object, pod: &Pod, conditions: &[PodCondition], others_first: bool) {
+    let mut own: Vec<Text> = conditions.iter().map(|it| it.condition_type.clone()).collect();
     let others = pod.status.conditions.iter().map(|it| it.condition_type.clone());
-    let others = others.filter(|it| !conditions.iter().any(|own| own.condition_type == *it));
-    let order: Vec<Value> = own.chain(others).map(|name| api::json!({"type": name})).collect();
+    let mut others: Vec<Text> = others.filter(|it| !own.contains(it)).collect();
+    if others_first {
+        std::mem::swap(&mut own, &mut others);
+    }
+    own.append(&mut others);
+    let order: Vec<Value> = own.into_iter().map(|name| api::json!({"type": name})).collect();
     status.insert("$setElementOrder/conditions", order);
     let rows = conditions.iter().map(|it| {
         let mut row = api::json!({
@@ -265,8 +377,11 @@ fn insert_conditions(status: &mut Object, pod: &Pod, conditions: &[PodCondition]
         });
         if let Some(row) = row.as_object_mut() {
             for (name, text) in [("reason", &it.reason), ("message", &it.message)] {
-                // What is empty must be taken away: a merge keeps what it is not told.
+                // Empty values must be removed explicitly: a merge keeps missing fields.
                 row.insert(name, if text.is_empty() { Value::Null } else { text.clone().into() });
+            }
+            if it.observed_generation != 0 {
+                row.insert("observedGeneration", it.observed_generation);
             }
         }
         row
@@ -274,11 +389,22 @@ fn insert_conditions(status: &mut Object, pod: &Pod, conditions: &[PodCondition]
     status.insert("conditions", rows.collect::<Vec<_>>());
 }
 
+/// The statuses of ephemeral containers, which neither start up nor are probed.
+fn ephemeral_statuses(seen: &Observation) -> Vec<Value> {
+    let mut rows = container_statuses(&seen.ephemeral_containers);
+    if seen.is_real {
+        for row in rows.iter_mut().filter_map(Value::as_object_mut) {
+            row.remove("started");
+        }
+    }
+    rows
+}
+
 fn container_statuses(containers: &[Container]) -> Vec<Value> {
     containers
         .iter()
         .map(|it| {
-            api::json!({
+            let mut row = api::json!({
                 "name": (it.name.clone()),
                 "state": (state(it)),
                 "lastState": (it.last_end.as_ref().map_or_else(Value::object, |end| terminated(end, it))),
@@ -288,7 +414,13 @@ fn container_statuses(containers: &[Container]) -> Vec<Value> {
                 "imageID": (it.image_id.clone()),
                 "containerID": (it.container_id.clone()),
                 "started": (it.is_started),
-            })
+            });
+            if let Some(row) = row.as_object_mut() {
+                for (name, value) in &it.fields {
+                    row.insert(*name, value.clone());
+                }
+            }
+            row
         })
         .collect()
 }
@@ -303,26 +435,34 @@ fn state(container: &Container) -> Value {
 }
 
 fn terminated(end: &Ended, container: &Container) -> Value {
-    api::json!({"terminated": {
+    let mut state = api::json!({"terminated": {
         "exitCode": (end.exit_code),
         "reason": (end.reason()),
         "startedAt": (end.started.to_string()),
         "finishedAt": (end.finished.to_string()),
-        "containerID": (container.container_id.clone()),
-    }})
+    }});
+    let id = if end.container_id.is_empty() { &container.container_id } else { &end.container_id };
+    if let Some(row) = state.get_mut("terminated").and_then(Value::as_object_mut) {
+        for (name, text) in [("containerID", id), ("message", &end.message)] {
+            if !text.is_empty() {
+                row.insert(name, text.clone());
+            }
+        }
+    }
+    state
 }
 
-/// Whether the container statuses that the pod has say the same.
+/// Whether the container statuses of the pod are the same.
 fn is_same_list(known: &[api::core::v1::ContainerStatus], new: &[Value]) -> bool {
     known.len() == new.len()
         && known.iter().zip(new).all(|(known, new)| {
-            let text = |field: &str| new.str_at(&[field]).unwrap_or_default();
+            let text = |field: &str| new.text(field);
             let empty = Value::object();
             known.name == text("name")
                 && known.image == text("image")
                 && known.container_id == text("containerID")
                 && new.get("ready") == Some(&Value::Bool(known.ready))
-                && new.get("started") == Some(&Value::Bool(known.started.unwrap_or(false)))
+                && new.get("started").is_none_or(|it| *it == Value::Bool(known.started.unwrap_or(false)))
                 && new.get("restartCount") == Some(&Value::from(known.restart_count))
                 && new.get("state") == Some(known.state.as_ref().unwrap_or(&empty))
                 && new.get("lastState") == Some(known.last_state.as_ref().unwrap_or(&empty))

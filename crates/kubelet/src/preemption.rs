@@ -1,8 +1,8 @@
 //! Room for critical pods: which others end so that a node can take one.
 //!
-//! A critical pod, such as one from the node's own files, is not turned away because there is too little of something. Pods
-//! that are not critical, or less important, give way: those without requests first, and as few as will do. Follows
-//! `preemption/preemption.go` of Kubernetes' kubelet.
+//! A critical pod, such as a static pod, is not rejected for lack of resources. Other or less important pods
+//! are evicted: those without requests first, and as few as possible. Follows `preemption/preemption.go` of
+//! Kubernetes' kubelet.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -14,16 +14,16 @@ use matching::resources::{QosClass, qos_class};
 use crate::admission::{Rejection, is_static, requested};
 use crate::static_pods::is_mirror;
 
-/// The reason of a pod that gave way.
+/// Reason of an evicted pod.
 pub const REASON: &str = "Preempting";
-/// What users are told about it.
+/// Message of the event and the status.
 pub const MESSAGE: &str = "Preempted in order to admit critical pod";
 const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 /// The pods that must end so that a pod can be admitted, of `others` in the order of their creation.
 ///
 /// # Errors
-/// Why it cannot be admitted all the same.
+/// The reason why it still cannot be admitted.
 pub fn victims<'p>(
     pod: &Pod,
     objections: Vec<Rejection>,
@@ -72,7 +72,7 @@ fn choose<'p>(pod: &Pod, others: impl Iterator<Item = &'p Pod>, needs: &Needs) -
     if !missing.0.is_empty() {
         return Err(missing);
     }
-    // What must go of a class if everything of the lower ones went; then the lower ones are spared again.
+    // Pods of a class to evict if all of the lower ones were evicted; then the lower ones are spared again.
     let cheaper = [best_effort.as_slice(), &burstable].concat();
     let guaranteed = nearest(guaranteed, needs.without(&cheaper))?;
     let burstable = nearest(burstable, needs.without(&[best_effort.as_slice(), &guaranteed].concat()))?;
@@ -80,7 +80,7 @@ fn choose<'p>(pod: &Pod, others: impl Iterator<Item = &'p Pod>, needs: &Needs) -
     Ok([best_effort, burstable, guaranteed].concat())
 }
 
-/// Pods that together free what is needed, each time the one that comes closest to the rest.
+/// Pods that together free the required resources, each time the one that is closest to the rest.
 fn nearest(mut pods: Vec<&Pod>, mut needs: Needs) -> Result<Vec<&Pod>, Needs> {
     let mut chosen = Vec::new();
     while !needs.0.is_empty() {
@@ -112,12 +112,12 @@ fn request(pod: &Pod, resource: &str) -> i64 {
     if resource == "pods" { 1 } else { requested(pod).get(resource) }
 }
 
-/// How much of which resources is to be freed.
+/// Amounts of resources to free.
 #[derive(Debug)]
 struct Needs(Vec<(Text, i64)>);
 
 impl Needs {
-    /// What is still needed after the end of these pods.
+    /// Returns the remaining amounts after the eviction of these pods.
     fn without(&self, pods: &[&Pod]) -> Needs {
         let left = self.0.iter().map(|(name, amount)| {
             let freed = pods.iter().map(|pod| request(pod, name)).fold(0, i64::saturating_add);
@@ -126,7 +126,8 @@ impl Needs {
         Needs(left.filter(|(_, amount)| *amount > 0).collect())
     }
 
-    /// How far the end of this pod is from what is needed: each resource counts by the share that stays missing.
+    /// Distance between the resources of this pod and the required ones: each resource counts by the missing
+    /// share.
     fn distance(&self, pod: &Pod) -> f64 {
         let share = |(name, amount): &(Text, i64)| {
             let left = amount.saturating_sub(request(pod, name)).max(0);

@@ -1,19 +1,17 @@
-//! Devices for a pod that is about to start: whether it may use its claims, and what their drivers say.
+//! Devices for a pod that is about to start: whether it may use its claims, and the reports of their drivers.
 //!
-//! Every driver is played: it succeeds unless the node or the pod asks for a failure. Follows `PrepareResources` in
-//! Kubernetes `pkg/kubelet/cm/dra/manager.go`; what a driver reports follows KEP-4817.
+//! Every driver is simulated: it succeeds unless the node or the pod requests a failure. Follows
+//! `PrepareResources` in Kubernetes `pkg/kubelet/cm/dra/manager.go`; the report of a driver follows KEP-4817.
 
 use api::core::v1::Pod;
 use api::json::{Text, Value, to_value};
 use api::resource::v1::{DeviceRequestAllocationResult, ResourceClaim};
 use api::time::Timestamp;
 
+use crate::annotations;
 use crate::faults::DeviceDriver;
 
-/// On a pod: its devices are not prepared.
-const FAIL: &str = "sim/prepare";
-
-/// Why the devices of a pod are not ready, in Kubernetes' words.
+/// A reason why the devices of a pod are not ready, in Kubernetes' words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrepareError {
@@ -39,12 +37,15 @@ pub enum PrepareError {
     /// The claim has no devices.
     #[error("prepare dynamic resources: ResourceClaim {0} is not allocated")]
     NotAllocated(String),
-    /// Nobody can prepare the device.
+    /// The device has no driver.
     #[error("prepare dynamic resources: DRA driver {0} is not registered")]
     NoDriver(Text),
+    /// A driver of a real node reports a failure.
+    #[error("{0}")]
+    Driver(String),
     /// The driver does not prepare the devices of the claim.
     #[error(
-        "prepare dynamic resources: NodePrepareResources failed for ResourceClaim {claim}: {driver} was told to fail"
+        "prepare dynamic resources: NodePrepareResources failed for ResourceClaim {claim}: {driver} is configured to fail"
     )]
     Failed {
         /// The claim, with its namespace.
@@ -59,16 +60,27 @@ pub enum PrepareError {
 /// # Errors
 /// One is not made yet.
 pub fn claims_of(pod: &Pod) -> Result<Vec<Text>, PrepareError> {
+    Ok(named_claims_of(pod)?.into_iter().map(|(_, claim)| claim).collect())
+}
+
+/// Like [`claims_of`], each with its name in the pod.
+///
+/// # Errors
+/// One is not made yet.
+pub fn named_claims_of(pod: &Pod) -> Result<Vec<(Text, Text)>, PrepareError> {
     let mut names = Vec::with_capacity(pod.spec.resource_claims.len());
     for claim in &pod.spec.resource_claims {
         if let Some(name) = &claim.resource_claim_name {
-            names.push(name.clone());
+            names.push((claim.name.clone(), name.clone()));
             continue;
         }
         let told = pod.status.resource_claim_statuses.iter().find(|it| it.name == claim.name);
         let told = told.ok_or_else(|| PrepareError::NoName(claim.name.clone()))?;
-        names.extend(told.resource_claim_name.clone());
+        names.extend(told.resource_claim_name.clone().map(|name| (claim.name.clone(), name)));
     }
+    // Containers name their requests in the pod's status, not a claim of the spec.
+    let extended = pod.status.extended_resource_claim_status.as_ref();
+    names.extend(extended.map(|it| (Text::default(), it.resource_claim_name.clone())));
     Ok(names)
 }
 
@@ -84,7 +96,8 @@ pub fn prepare<'c>(
     let key = || claim.metadata.key();
     let of_pod = || pod.metadata.key();
     let generated = pod.status.resource_claim_statuses.iter().filter_map(|it| it.resource_claim_name.as_ref());
-    let is_generated = generated.into_iter().any(|name| *name == claim.metadata.name);
+    let extended = pod.status.extended_resource_claim_status.as_ref().map(|it| &it.resource_claim_name);
+    let is_generated = generated.into_iter().chain(extended).any(|name| *name == claim.metadata.name);
     if is_generated && claim.metadata.controller().is_none_or(|owner| owner.uid != pod.metadata.uid) {
         return Err(PrepareError::NotOwner { claim: key().to_string(), pod: of_pod().to_string() });
     }
@@ -96,7 +109,7 @@ pub fn prepare<'c>(
     };
     let results = allocation.devices.results.as_slice();
     let Some(first) = results.first() else { return Ok(results) };
-    let told_to_fail = pod.metadata.annotations.get(FAIL).is_some_and(|it| *it == "fail");
+    let told_to_fail = annotations::get(&pod.metadata.annotations, "prepare") == Some("fail");
     match driver {
         DeviceDriver::Gone => Err(PrepareError::NoDriver(first.driver.clone())),
         DeviceDriver::Works if !told_to_fail => Ok(results),
@@ -106,7 +119,7 @@ pub fn prepare<'c>(
     }
 }
 
-/// What one driver says in the claim's status about devices that are ready on a node; nothing if it is said already.
+/// Returns the report of one driver about ready devices in the claim's status; `None` if it is unchanged.
 #[must_use]
 pub fn status(claim: &ResourceClaim, driver: &str, node: &str, now: Timestamp) -> Option<Value> {
     let results = claim.status.allocation.iter().flat_map(|it| &it.devices.results).filter(|it| it.driver == driver);
@@ -131,7 +144,7 @@ pub fn status(claim: &ResourceClaim, driver: &str, node: &str, now: Timestamp) -
         if let (Some(share), Some(said)) = (&result.share_id, said.as_object_mut()) {
             said.insert("shareID", share.as_str());
         }
-        // A device that two requests of administrators look at stands there once.
+        // A device with two admin access requests is listed once.
         if !devices.contains(&said) {
             devices.push(said);
         }
@@ -176,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_prepared_for_whom_they_are_reserved() {
+    fn devices_are_prepared_for_their_consumer() {
         let works = DeviceDriver::Works;
         assert_eq!(prepare(&pod(""), &claim("p1"), works).unwrap().len(), 1);
         let refusal = prepare(&pod(""), &claim("other"), works).unwrap_err().to_string();
@@ -191,13 +204,16 @@ mod tests {
     fn a_driver_fails_on_demand() {
         let failed = PrepareError::Failed { claim: "default/c".to_owned(), driver: "d".into() };
         assert_eq!(prepare(&pod(""), &claim("p1"), DeviceDriver::Fails).unwrap_err(), failed);
-        assert_eq!(prepare(&pod(r#""sim/prepare": "fail""#), &claim("p1"), DeviceDriver::Works).unwrap_err(), failed);
+        assert_eq!(
+            prepare(&pod(r#""sim.celplane.dev/prepare": "fail""#), &claim("p1"), DeviceDriver::Works).unwrap_err(),
+            failed
+        );
         let gone = prepare(&pod(""), &claim("p1"), DeviceDriver::Gone).unwrap_err().to_string();
         assert_eq!(gone, "prepare dynamic resources: DRA driver d is not registered");
     }
 
     #[test]
-    fn what_is_said_is_not_said_again() {
+    fn unchanged_report_is_not_repeated() {
         let mut claim = claim("p1");
         let said = status(&claim, "d", "n1", Timestamp { seconds: 0, nanos: 0 }).unwrap();
         let devices = said.at(&["status", "devices"]).unwrap();

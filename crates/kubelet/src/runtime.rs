@@ -1,50 +1,126 @@
-//! What runs containers, behind a trait: the simulation implements it, and a real runtime can.
+//! The seam between the node agent and containers: [`simulation`](crate::simulation) plays them,
+//! [`containers`](crate::containers) runs them through CRI.
 
+use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::core::v1::{self, Pod};
-use api::json::Text;
+use api::json::{Text, Value};
+use api::resource::v1::ResourceClaim;
 use api::time::Timestamp;
+use client::informer::Key;
 
-use crate::logs::Line;
+use crate::logs::{self, Line};
+
+/// Makes the agent look after a pod soon.
+pub type Wake = Arc<dyn Fn(Key) + Send + Sync>;
 
 /// Runs the containers of pods.
 ///
-/// Both calls are repeated until nothing changes any more; neither waits for containers.
+/// `sync` and `stop` are repeated until nothing changes any more. A runtime that runs real containers may take as long as
+/// one step takes (creating a sandbox, pulling an image), but does not wait for containers to end.
 pub trait Runtime: Send + Sync + 'static {
-    /// Brings the pod's containers further and says how they are. A pod that is running already, perhaps since before
-    /// this process began, goes on where its status says it was.
-    fn sync(&self, pod: &Pod, now: Timestamp) -> impl Future<Output = Observation> + Send;
+    /// Whether containers are simulated. A simulated node has neither streams nor its own agent.
+    const IS_SIMULATED: bool;
+
+    /// Advances the pod's containers and returns their state. A running pod, possibly from before this process
+    /// started, is adopted. `manifest` is the whole pod if the server does not have it: a static pod.
+    fn sync(&self, pod: &Pod, manifest: Option<&Value>, now: Timestamp) -> impl Future<Output = Observation> + Send;
 
     /// Ends the pod's containers, within the pod's grace period.
     fn stop(&self, pod: &Pod, now: Timestamp) -> impl Future<Output = Stopping> + Send;
 
-    /// Drops what is known of a pod that is gone.
-    fn forget(&self, uid: &str);
-
-    /// What a container has written, or its run before this one.
+    /// Has drivers prepare the claims of a pod, each with its name in the pod.
     ///
     /// # Errors
-    /// Why there is nothing to be read, as `kubectl logs` shows it.
+    /// A message for users.
+    fn prepare(
+        &self,
+        _pod: &Pod,
+        _claims: &[(Text, ResourceClaim)],
+    ) -> impl Future<Output = Result<(), String>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Whether the claims of a pod are prepared.
+    fn is_prepared(&self, _uid: &str) -> bool {
+        true
+    }
+
+    /// Releases the resources of a deleted pod.
+    fn forget(&self, uid: &str);
+
+    /// Releases everything of pods that the server deleted while no agent was running.
+    fn retain(&self, _uids: &HashSet<Text>) {}
+
+    /// Returns the output of a container, or of its run before this one.
+    ///
+    /// # Errors
+    /// Why there is no output, as `kubectl logs` shows it.
     fn logs(
         &self,
         pod: &Pod,
         container: &str,
-        previous: bool,
+        options: &logs::Options,
         now: Timestamp,
     ) -> impl Future<Output = Result<Vec<Line>, String>> + Send;
+
+    /// Works in the background for as long as the agent does, and wakes pods whose containers changed.
+    fn run(&self, _wake: Wake) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// The message with which a pod is evicted, if it is.
+    fn eviction(&self, _uid: &str) -> Option<String> {
+        None
+    }
+
+    /// The resources that the node lacks.
+    fn pressure(&self) -> Pressure {
+        Pressure::default()
+    }
+
+    /// Whether containers can be started now.
+    ///
+    /// # Errors
+    /// The message of the node's condition `Ready`.
+    fn health(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
-/// How a pod's containers are doing.
+/// Resources that a node lacks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Pressure {
+    /// Memory.
+    pub memory: bool,
+    /// Disk.
+    pub disk: bool,
+}
+
+/// The state of a pod's containers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observation {
-    /// The pod's sandbox is there, and with it the pod's address.
+    /// Whether the pod's sandbox is ready, and with it the pod's address.
     pub has_sandbox: bool,
+    /// Addresses of the sandbox, where the runtime assigns them.
+    pub addresses: Option<Vec<String>>,
     /// The init containers, in the pod's order.
     pub init_containers: Vec<Container>,
     /// The containers, in the pod's order.
     pub containers: Vec<Container>,
-    /// When to look again, at the latest.
+    /// The ephemeral containers, in the pod's order.
+    pub ephemeral_containers: Vec<Container>,
+    /// Whether the runtime is unreachable: the state is unknown, and nothing is written.
+    pub is_stale: bool,
+    /// Whether containers are real: their status then has every field that Kubernetes' kubelet writes.
+    pub is_real: bool,
+    /// Whether the pod has or had a sandbox. Known of real containers only.
+    pub had_sandbox: bool,
+    /// Whether containers or the sandbox may still run: until they have ended, the pod keeps its phase.
+    pub may_run: bool,
+    /// Delay until the next look, at the latest.
     pub next: Option<Duration>,
 }
 
@@ -53,9 +129,60 @@ impl Observation {
     #[must_use]
     pub fn not_started(pod: &Pod) -> Self {
         let reason = if pod.spec.init_containers.is_empty() { "ContainerCreating" } else { "PodInitializing" };
-        let waiting = |container: &v1::Container| Container {
-            name: container.name.clone(),
-            image: container.image.clone(),
+        let waiting = |container: &v1::Container| Container::waiting(&container.name, &container.image, reason);
+        Self {
+            init_containers: pod.spec.init_containers.iter().map(waiting).collect(),
+            containers: pod.spec.containers.iter().map(waiting).collect(),
+            ..Self::default()
+        }
+    }
+}
+
+/// Progress of ending a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Stopping {
+    /// Containers are still running: look again after this long.
+    Wait(Duration),
+    /// The containers never end.
+    Never,
+    /// All have ended.
+    Ended(Observation),
+}
+
+/// The state of one container.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Container {
+    /// Name of the container in the pod.
+    pub name: Text,
+    /// The image as the pod names it, or as the runtime resolved it.
+    pub image: Text,
+    /// The exact image, once that is known.
+    pub image_id: Text,
+    /// The runtime's name for it, once there is one.
+    pub container_id: Text,
+    /// Present state.
+    pub state: State,
+    /// The end of its last run.
+    pub last_end: Option<Ended>,
+    /// Whether it is ready for requests.
+    pub is_ready: bool,
+    /// Whether it has started up.
+    pub is_started: bool,
+    /// Number of restarts.
+    pub restarts: i32,
+    /// Whether it is started again after its end.
+    pub is_restarting: bool,
+    /// Further fields of the status: those of real containers.
+    pub fields: Vec<(&'static str, Value)>,
+}
+
+impl Container {
+    /// A container that has not been created.
+    #[must_use]
+    pub fn waiting(name: &Text, image: &Text, reason: &'static str) -> Self {
+        Self {
+            name: name.clone(),
+            image: image.clone(),
             image_id: Text::default(),
             container_id: Text::default(),
             state: State::Waiting { reason, message: String::new() },
@@ -63,84 +190,63 @@ impl Observation {
             is_ready: false,
             is_started: false,
             restarts: 0,
-        };
-        Self {
-            has_sandbox: false,
-            init_containers: pod.spec.init_containers.iter().map(waiting).collect(),
-            containers: pod.spec.containers.iter().map(waiting).collect(),
-            next: None,
+            is_restarting: false,
+            fields: Vec::new(),
         }
     }
 }
 
-/// Whether a pod's containers have ended.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Stopping {
-    /// Not yet: look again after this long.
-    Wait(Duration),
-    /// They never will.
-    Never,
-    /// They have.
-    Ended(Observation),
-}
-
-/// How a container is doing.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Container {
-    /// Its name in the pod.
-    pub name: Text,
-    /// What it runs.
-    pub image: Text,
-    /// What exactly, once that is known.
-    pub image_id: Text,
-    /// The runtime's name for it, once there is one.
-    pub container_id: Text,
-    /// What it does now.
-    pub state: State,
-    /// How it ended the last time.
-    pub last_end: Option<Ended>,
-    /// It can be sent requests.
-    pub is_ready: bool,
-    /// It has started up.
-    pub is_started: bool,
-    /// How often it was started again.
-    pub restarts: i32,
-}
-
-/// What a container does.
+/// The state of a container.
 #[derive(Debug, Clone, PartialEq)]
 pub enum State {
-    /// It waits to be started.
+    /// The container waits to be started.
     Waiting {
-        /// A word for it.
+        /// In one word.
         reason: &'static str,
-        /// More about it, perhaps.
+        /// Message, may be empty.
         message: String,
     },
-    /// It runs.
+    /// The container is running.
     Running {
-        /// Since then.
+        /// Start of the run.
         since: Timestamp,
     },
-    /// It has ended.
+    /// The container has ended.
     Ended(Ended),
 }
 
-/// How a container ended.
+/// The end of a container's run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ended {
-    /// Its exit code.
+    /// Exit code.
     pub exit_code: i32,
-    /// When it was started.
+    /// Start of the run.
     pub started: Timestamp,
-    /// When it ended.
+    /// End of the run.
     pub finished: Timestamp,
+    /// The runtime's reason; if empty, [`Ended::reason`] derives it from the exit code.
+    pub word: Text,
+    /// The termination message.
+    pub message: Text,
+    /// The runtime's ID of the ended container; if empty, the present one.
+    pub container_id: Text,
 }
 
 impl Ended {
-    /// `Completed` or `Error`.
+    /// The end of a run of which nothing but the exit code is known.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
-        if self.exit_code == 0 { "Completed" } else { "Error" }
+    pub fn new(exit_code: i32, started: Timestamp, finished: Timestamp) -> Self {
+        let empty = Text::default;
+        Self { exit_code, started, finished, word: empty(), message: empty(), container_id: empty() }
+    }
+
+    /// The runtime's word, or `Completed` or `Error`.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        match (self.word.as_str(), self.exit_code) {
+            ("", 0) => "Completed",
+            ("", _) => "Error",
+            (word, _) => word,
+        }
     }
 }

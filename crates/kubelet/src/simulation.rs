@@ -1,35 +1,41 @@
 //! Containers that are played instead of run.
 //!
-//! How a pod goes is decided by [`Rules`] and the time alone, so that a fleet costs a few timers, and a process that is
-//! started again goes on where it was: what is not remembered is read from the pod's status.
+//! The state of a pod is determined by [`Rules`] and the time alone, so that a fleet costs a few timers, and a
+//! restarted process resumes: missing state is read from the pod's status.
 
 mod containers;
 mod rules;
+mod select;
+mod usage;
 
+use locks::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use api::core::v1::Pod;
-use api::json::Text;
+use api::json::{Text, Value};
 use api::time::Timestamp;
 
 use self::containers::Containers;
+use self::rules::PodRules;
 pub use self::rules::{Rules, RulesError};
-use crate::logs::Line;
+pub(crate) use self::rules::{is_readable, seconds};
+pub use self::select::SelectError;
+use crate::logs::{self, Line};
 use crate::runtime::{Ended, Observation, Runtime, State, Stopping};
+use crate::usage::{self as used, ContainerUsage};
 
-/// Exit code of a container that was told to end.
+/// Exit code of a container that was stopped.
 const TERMINATED: i32 = 143;
 
 /// A runtime that plays containers.
 #[derive(Debug, Default)]
 pub struct Simulation {
     rules: Rules,
-    pods: Mutex<HashMap<Text, Remembered>>,
+    pods: Mutex<HashMap<Text, SimulatedPod>>,
 }
 
 #[derive(Debug)]
-struct Remembered {
+struct SimulatedPod {
     containers: Containers,
     /// Since when the pod is being stopped.
     stopping: Option<Timestamp>,
@@ -42,15 +48,26 @@ impl Simulation {
         Self { rules, pods: Mutex::default() }
     }
 
-    fn pods(&self) -> MutexGuard<'_, HashMap<Text, Remembered>> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pods(&self) -> MutexGuard<'_, HashMap<Text, SimulatedPod>> {
+        self.pods.lock()
     }
 
-    fn with<T>(&self, pod: &Pod, now: Timestamp, act: impl FnOnce(&mut Remembered, &Rules) -> T) -> T {
+    fn with<T>(&self, pod: &Pod, now: Timestamp, act: impl FnOnce(&mut SimulatedPod, &PodRules) -> T) -> T {
         let rules = self.rules.for_pod(pod);
         let mut pods = self.pods();
-        let new = || Remembered { containers: Containers::new(pod, now), stopping: None };
+        let new = || SimulatedPod { containers: Containers::new(pod, now), stopping: None };
         act(pods.entry(pod.metadata.uid.clone()).or_insert_with(new), &rules)
+    }
+
+    /// The usage of the running containers of a pod.
+    pub(crate) fn usage(&self, pod: &Pod) -> Vec<ContainerUsage> {
+        let mut running = used::running(pod).peekable();
+        if running.peek().is_none() {
+            return Vec::new();
+        }
+        let rules = self.rules.for_pod(pod);
+        let usage = |container| usage::of_container(container, rules.cpu_usage, rules.memory_usage);
+        running.map(|it| ContainerUsage { name: it.name.clone(), usage: usage(it) }).collect()
     }
 
     fn observe(&self, pod: &Pod, now: Timestamp) -> Observation {
@@ -59,7 +76,9 @@ impl Simulation {
 }
 
 impl Runtime for Simulation {
-    async fn sync(&self, pod: &Pod, now: Timestamp) -> Observation {
+    const IS_SIMULATED: bool = true;
+
+    async fn sync(&self, pod: &Pod, _manifest: Option<&Value>, now: Timestamp) -> Observation {
         self.observe(pod, now)
     }
 
@@ -79,10 +98,18 @@ impl Runtime for Simulation {
         self.pods().remove(uid);
     }
 
-    async fn logs(&self, pod: &Pod, container: &str, previous: bool, now: Timestamp) -> Result<Vec<Line>, String> {
+    async fn logs(
+        &self,
+        pod: &Pod,
+        container: &str,
+        options: &logs::Options,
+        now: Timestamp,
+    ) -> Result<Vec<Line>, String> {
+        let previous = options.previous;
         let seen = self.observe(pod, now);
         let name = &pod.metadata.name;
-        let found = seen.init_containers.iter().chain(&seen.containers).find(|it| it.name == container);
+        let found = seen.init_containers.iter().chain(&seen.containers).chain(&seen.ephemeral_containers);
+        let found = found.into_iter().find(|it| it.name == container);
         let Some(found) = found else {
             return Err(format!("container \"{container}\" in pod \"{name}\" not found"));
         };

@@ -1,7 +1,7 @@
-//! Devices that are not there: slices from a template, so that claims can be tried without hardware.
+//! Simulated devices: slices from a template, so that claims can be tried without hardware.
 //!
-//! A template is a short text such as `ring:8` or `grid:4x4`. What it describes is published as a driver would publish
-//! it; nothing here knows how devices are chosen.
+//! A template is a short text such as `ring:8` or `grid:4x4`. It is expanded to slices as a driver would
+//! publish them; nothing here depends on how devices are chosen.
 
 use std::str::FromStr;
 
@@ -12,14 +12,14 @@ use api::json::{Object, Value};
 pub enum SliceTemplate {
     /// `ring:8`: accelerators in a ring; neighbors have ids that follow each other.
     Ring {
-        /// How many.
+        /// Number of devices.
         devices: usize,
     },
     /// `grid:4x4`: accelerators in rows and columns.
     Grid {
-        /// How many rows.
+        /// Number of rows.
         rows: usize,
-        /// How many in each.
+        /// Number of devices in each row.
         columns: usize,
     },
     /// `torus:2x4x4`: accelerators in three dimensions, each of them a ring.
@@ -29,43 +29,43 @@ pub enum SliceTemplate {
     },
     /// `numa:2x4`: accelerators on several NUMA nodes.
     Numa {
-        /// How many NUMA nodes.
+        /// Number of NUMA nodes.
         nodes: usize,
-        /// How many accelerators on each.
+        /// Number of accelerators on each.
         devices: usize,
     },
     /// `pcie:2x4x1`: GPUs and network cards behind PCIe roots.
     Pcie {
-        /// How many roots.
+        /// Number of roots.
         roots: usize,
-        /// How many GPUs behind each.
+        /// Number of GPUs behind each root.
         gpus: usize,
-        /// How many network cards behind each.
+        /// Number of network cards behind each root.
         nics: usize,
     },
 }
 
-/// Why a text is not a template.
+/// A reason why a text is not a template.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
-    /// It does not look like one.
+    /// The text has the wrong form.
     #[error("`{0}` is none of ring:N, grid:RxC, torus:XxYxZ, numa:NODESxDEVICES, pcie:ROOTSxGPUSxNICS")]
     Form(String),
-    /// It has no devices, or more than a node can have.
+    /// The template has no devices, or more than a node can have.
     #[error("`{template}` describes {devices} devices; a node has from 1 to {DEVICES_MAX}")]
     Count {
         /// The template.
         template: String,
-        /// How many devices it describes.
+        /// Number of devices of the template.
         devices: usize,
     },
 }
 
-/// How many simulated devices of one driver a node has at most.
+/// Maximum number of simulated devices of one driver on a node.
 const DEVICES_MAX: usize = 1024;
 
-/// How many devices a slice holds at most, as in Kubernetes.
+/// Maximum number of devices in a slice, as in Kubernetes.
 const SLICE_MAX: usize = 128;
 
 /// The driver of accelerators.
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_refused() {
+    fn invalid_template_is_rejected() {
         for text in ["", "ring", "ring:", "ring:x", "ring:8x8", "grid:4", "star:5", "ring:-1"] {
             assert!(matches!(text.parse::<SliceTemplate>(), Err(TemplateError::Form(_))), "{text}");
         }

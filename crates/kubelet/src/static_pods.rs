@@ -1,7 +1,7 @@
-//! Pods from a node's own files, which run whether the server is there or not.
+//! Static pods: from a node's own files, run independently of the server.
 //!
-//! [`files`] reads what is in a directory or a file, [`for_node`] makes of it the pod that one node runs, and [`mirror`] what
-//! the server is shown of it. Follows `config/file.go`, `config/common.go` and `pod/mirror_client.go` of Kubernetes' kubelet.
+//! [`files`] reads a directory or a file, [`for_node`] builds the pod of one node from it, and [`mirror`] its
+//! mirror pod. Follows `config/file.go`, `config/common.go` and `pod/mirror_client.go` of Kubernetes' kubelet.
 
 pub mod files;
 
@@ -9,33 +9,33 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::core::v1::{Node, Pod};
-use api::json::{Object, Text, Value};
+use api::core::v1::{Node, Pod, Toleration};
+use api::json::{Object, Text, Value, from_value};
 use api::meta::v1::Object as _;
 use api::time::Timestamp;
+use api::well_known::{ANNOTATION_CONFIG_MIRROR, EFFECT_NO_EXECUTE};
+use matching::tolerations::is_same;
 
 use self::files::Manifest;
 
-/// Where a pod comes from; the server's are not told from others by it.
+/// Annotation with the source of a pod; not reliable on pods from the server.
 pub const SOURCE: &str = "kubernetes.io/config.source";
-/// Which version of its file a pod is made from.
+/// Annotation with the hash of the pod's file.
 pub const HASH: &str = "kubernetes.io/config.hash";
-/// When the file was first read.
-const SEEN: &str = "kubernetes.io/config.seen";
-/// That a pod of the server only shows one from a file, and which.
-pub const MIRROR: &str = "kubernetes.io/config.mirror";
+/// Annotation with the time at which the file was first read.
+pub const SEEN: &str = "kubernetes.io/config.seen";
 
 /// Fills in the defaults of a pod and checks it, as the server does.
 pub type Check = Arc<dyn Fn(&Value, Timestamp) -> Result<Value, String> + Send + Sync>;
 
-/// Where static pods come from.
+/// Source of static pods.
 #[derive(Clone)]
 pub struct Options {
     /// A directory of manifests, or one manifest.
     pub path: PathBuf,
-    /// How often everything is read though nothing seems to have changed.
+    /// Interval at which everything is read without a detected change.
     pub period: Duration,
-    /// What must hold of a pod.
+    /// Check of a pod.
     pub check: Check,
 }
 
@@ -44,7 +44,8 @@ fn name_on(name: &str, node: &str) -> String {
     format!("{name}-{}", node.to_lowercase())
 }
 
-/// The uid of a pod from a file, if it has none: a hash of what the file says, of the file's name and of the node's.
+/// UID of a pod from a file, if it has none: a hash of the file's contents, the file's name and the node's
+/// name.
 #[must_use]
 pub fn uid(manifest: &Manifest, node: &str) -> Text {
     if let Some(own) = manifest.document.str_at(&["metadata", "uid"]).filter(|own| !own.is_empty()) {
@@ -66,7 +67,7 @@ fn fnv(bytes: &[u8]) -> u128 {
 /// The namespace and the name that the pod of a manifest has on a node.
 #[must_use]
 pub fn key(manifest: &Manifest, node: &str) -> (Text, Text) {
-    let text = |field: &str| manifest.document.str_at(&["metadata", field]).unwrap_or_default();
+    let text = |field: &str| manifest.document.text_at(&["metadata", field]);
     let namespace = match text("namespace") {
         "" => "default",
         namespace => namespace,
@@ -77,7 +78,7 @@ pub fn key(manifest: &Manifest, node: &str) -> (Text, Text) {
 /// A pod that a node runs because of a manifest.
 #[derive(Debug, Clone)]
 pub struct StaticPod {
-    /// What the node needs to know of it.
+    /// The pod in the form that the node uses.
     pub pod: Pod,
     /// All of it.
     pub document: Value,
@@ -86,7 +87,7 @@ pub struct StaticPod {
 /// The pod that a node runs because of a manifest.
 ///
 /// # Errors
-/// What is wrong with the manifest.
+/// The manifest is invalid.
 pub fn for_node(manifest: &Manifest, node: &str, check: &Check, now: Timestamp) -> Result<StaticPod, String> {
     let (uid, (namespace, name)) = (uid(manifest, node), key(manifest, node));
     let mut document = manifest.document.clone();
@@ -118,17 +119,15 @@ fn part<'o>(object: &'o mut Object, field: &str) -> Result<&'o mut Object, Strin
 
 /// Pods from files stay whatever becomes of the node.
 fn tolerate_no_execute(spec: &mut Object) {
-    let all = api::json!({"operator": "Exists", "effect": "NoExecute"});
+    let all = api::json!({"operator": "Exists", "effect": EFFECT_NO_EXECUTE});
     let list = spec.get_or_insert("tolerations", || Value::Array(Vec::new()));
     if list.is_null() {
         *list = Value::Array(Vec::new());
     }
-    // What is not a list is refused by the check.
+    // A value that is not a list is rejected by the check.
     let Some(list) = list.as_array_mut() else { return };
-    let is_all = |it: &Value| {
-        let text = |field: &str| it.str_at(&[field]).unwrap_or_default();
-        (text("operator"), text("effect"), text("key"), text("value")) == ("Exists", "NoExecute", "", "")
-    };
+    let read = |it: &Value| from_value::<Toleration>(it).unwrap_or_default();
+    let is_all = |it: &Value| is_same(&read(it), &read(&all));
     match list.iter_mut().find(|it| is_all(it)) {
         Some(known) => *known = all,
         None => list.push(all),
@@ -138,16 +137,16 @@ fn tolerate_no_execute(spec: &mut Object) {
 /// Whether a pod of the server shows one from a file.
 #[must_use]
 pub fn is_mirror(pod: &Pod) -> bool {
-    pod.metadata.annotations.contains_key(MIRROR)
+    pod.metadata.annotations.contains_key(ANNOTATION_CONFIG_MIRROR)
 }
 
 /// Whether a pod of the server shows this version of a pod from a file.
 #[must_use]
 pub fn is_mirror_of(mirror: &Pod, pod: &Pod) -> bool {
-    mirror.metadata.annotations.get(MIRROR) == pod.metadata.annotations.get(HASH)
+    mirror.metadata.annotations.get(ANNOTATION_CONFIG_MIRROR) == pod.metadata.annotations.get(HASH)
 }
 
-/// What the server is shown of a pod from a file. It belongs to the node and goes with it.
+/// Returns the mirror pod of a static pod. It is owned by the node and deleted with it.
 #[must_use]
 pub fn mirror(pod: &StaticPod, node: &Node) -> Value {
     let mut shown = pod.document.clone();
@@ -163,7 +162,7 @@ pub fn mirror(pod: &StaticPod, node: &Node) -> Value {
             let owner = api::json!({"apiVersion": "v1", "kind": "Node", "name": name, "uid": uid, "controller": true});
             metadata.insert("ownerReferences", Value::Array(vec![owner]));
             if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
-                annotations.insert(MIRROR, hash.unwrap_or_default());
+                annotations.insert(ANNOTATION_CONFIG_MIRROR, hash.unwrap_or_default());
             }
         }
     }

@@ -1,4 +1,4 @@
-//! What the nodes of a fleet are like: a Node manifest whose gaps are filled, and whose name each node replaces.
+//! Node template of a fleet: a Node manifest with defaults, whose name each node replaces.
 
 use std::net::SocketAddr;
 
@@ -6,8 +6,11 @@ use api::core::v1::Node;
 use api::json::{ConvertError, Object, Value};
 use api::meta::v1::Object as _;
 use api::time::Timestamp;
+use api::well_known::{LABEL_ARCH, LABEL_HOSTNAME, LABEL_OS};
 
+use crate::annotations::Problems;
 use crate::node_status;
+use crate::runtime::Pressure;
 
 /// Labels, taints, capacity and the like of nodes to be.
 #[derive(Debug, Clone)]
@@ -15,13 +18,22 @@ pub struct Template {
     document: Value,
 }
 
-/// Why a manifest cannot be a template.
+/// A reason why a manifest cannot be a template.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TemplateError {
-    /// It is something else.
+    /// The manifest is of another kind.
     #[error("a node template has the kind `Node`, not `{0}`")]
     Kind(String),
+    /// The manifest has unknown fields.
+    #[error("unknown field `{}` in the node template", .0.join("`, `"))]
+    Unknown(Vec<String>),
+    /// A value of it has the wrong type.
+    #[error("the node template cannot be read: {0}")]
+    Value(String),
+    /// An annotation of the simulation has an unknown name or value.
+    #[error("the node template cannot be used: {0}")]
+    Annotation(String),
     /// A field of it cannot be read.
     #[error("the node template cannot be read")]
     Form(#[from] ConvertError),
@@ -43,9 +55,24 @@ impl Template {
         if kind != "Node" {
             return Err(TemplateError::Kind(kind.to_owned()));
         }
-        // What the server would not read is not taken for absent.
-        Node::read(&document)?;
+        // Fields that the server would drop or refuse are typing errors, not absent fields.
+        if let Some(node) = api::types::by_api_version("v1", "Node") {
+            let decoded = api::types::decode(node, &document).map_err(TemplateError::Value)?;
+            if !decoded.unknown_fields.is_empty() {
+                return Err(TemplateError::Unknown(decoded.unknown_fields));
+            }
+        }
+        let node = Node::read(&document)?;
+        let problems = Problems::of_node(&node.metadata.annotations);
+        if let Some(error) = problems.errors.into_iter().next() {
+            return Err(TemplateError::Annotation(error));
+        }
         Ok(Template { document })
+    }
+
+    /// A template from a Node that the server has accepted.
+    pub(crate) fn of_stored(document: Value) -> Self {
+        Template { document }
     }
 
     /// The node with this name and number, as it registers itself: ready, with the labels every node has.
@@ -58,8 +85,7 @@ impl Template {
         let metadata = part(fields, "metadata");
         metadata.insert("name", name);
         let labels = part(metadata, "labels");
-        let defaults =
-            [("kubernetes.io/arch", architecture()), ("kubernetes.io/hostname", name), ("kubernetes.io/os", "linux")];
+        let defaults = [(LABEL_ARCH, architecture()), (LABEL_HOSTNAME, name), (LABEL_OS, "linux")];
         for (label, value) in defaults {
             labels.get_or_insert(label, || value.into());
         }
@@ -68,7 +94,7 @@ impl Template {
         let capacity = status.get("capacity").cloned().unwrap_or_default();
         status.get_or_insert("allocatable", || capacity);
         status.get_or_insert("addresses", || node_status::addresses(name, number, endpoint));
-        status.insert("conditions", node_status::conditions(&[], true, now));
+        status.insert("conditions", node_status::conditions(&[], None, Pressure::default(), now));
         status.insert("daemonEndpoints", node_status::endpoints(endpoint));
         let info = part(status, "nodeInfo");
         for (field, value) in node_info(name) {
@@ -102,7 +128,7 @@ fn architecture() -> &'static str {
     }
 }
 
-/// What a simulated node says about its machine; the same after every start.
+/// Machine information of a simulated node; the same after every start.
 fn node_info(name: &str) -> [(&'static str, String); 10] {
     [
         ("machineID", name.to_owned()),
@@ -111,7 +137,7 @@ fn node_info(name: &str) -> [(&'static str, String); 10] {
         ("kernelVersion", "simulated".to_owned()),
         ("osImage", "Celplane simulated node".to_owned()),
         ("containerRuntimeVersion", "sim://1".to_owned()),
-        ("kubeletVersion", concat!("v1.38.0-alpha.0+celplane-", env!("CARGO_PKG_VERSION")).to_owned()),
+        ("kubeletVersion", api::kubernetes::BUILD.to_owned()),
         ("kubeProxyVersion", String::new()),
         ("operatingSystem", "linux".to_owned()),
         ("architecture", architecture().to_owned()),
@@ -128,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_filled_and_what_is_given_stays() {
+    fn defaults_fill_gaps_and_keep_given_values() {
         let it = node(
             r#"{"metadata": {"name": "other", "labels": {"zone": "a", "kubernetes.io/os": "windows"}},
             "spec": {"taints": [{"key": "k", "effect": "NoSchedule"}]}, "status": {"capacity": {"cpu": "2"}}}"#,
@@ -144,9 +170,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_node_is_refused() {
+    fn non_node_template_is_rejected() {
         let refused = |text: &str| Template::new(api::json::parse(text.as_bytes()).unwrap()).unwrap_err().to_string();
         assert_eq!(refused(r#"{"kind": "Pod"}"#), "a node template has the kind `Node`, not `Pod`");
-        assert_eq!(refused(r#"{"spec": {"taints": 3}}"#), "the node template cannot be read");
+        let typed = "the node template cannot be read: json: cannot unmarshal number into Go struct field NodeSpec.spec.taints \
+                     of type []v1.Taint";
+        assert_eq!(refused(r#"{"spec": {"taints": 3}}"#), typed);
+        let unknown = "unknown field `statuss` in the node template";
+        assert_eq!(refused(r#"{"statuss": {"capacity": {"cpu": "16"}}}"#), unknown);
+        let odd = r#"{"metadata": {"annotations": {"sim.celplane.dev/devices": "rong:8"}}}"#;
+        let annotation = "the node template cannot be used: annotation `sim.celplane.dev/devices` cannot be `rong:8`";
+        assert_eq!(refused(odd), annotation);
     }
 }

@@ -1,14 +1,17 @@
-//! Whether a pod's volumes are there and can be reached from its node: asked before its containers are started.
+//! Availability of a pod's volumes on its node: checked before its containers are started.
 //!
-//! Kubernetes' kubelet asks when it mounts, with the same matcher as the scheduler: a pod that came to a node by another
-//! way, or whose volume has changed since, waits and says why.
+//! Kubernetes' kubelet checks it at the mount, with the same matcher as the scheduler: a pod that was bound
+//! without the scheduler, or whose volume has changed since, waits with a message.
+
+use std::sync::Arc;
 
 use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, Volume};
+use client::costly::thread_time;
 use client::{Client, Error};
 use matching::volumes::{VolumeMatcher, is_bound_to};
-use matching::{CompileCache, Features};
+use matching::{CompileCache, Features, Meter};
 
-/// Why containers cannot be started yet.
+/// A reason why containers cannot be started yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotMounted(pub String);
 
@@ -20,16 +23,16 @@ fn claim_name(pod: &Pod, volume: &Volume) -> Option<String> {
     volume.ephemeral.as_ref().map(|_| format!("{}-{}", pod.metadata.name, volume.name))
 }
 
-/// Whether a pod has volumes to ask about.
+/// Whether a pod has volumes to check.
 #[must_use]
 pub fn has_claims(pod: &Pod) -> bool {
     pod.spec.volumes.iter().any(|volume| claim_name(pod, volume).is_some())
 }
 
-/// Looks at each volume of the pod. Reads claims and volumes through `client`.
+/// Checks each volume of the pod. Reads claims and volumes through `client`.
 ///
 /// # Errors
-/// What the server says, if that is not that something is missing.
+/// Those of the server, except missing objects.
 pub async fn check(
     client: &Client,
     pod: &Pod,
@@ -89,14 +92,19 @@ pub fn reach(
         return Err(NotMounted(format!("error processing PVC {namespace}/{name}: PVC is not bound")));
     }
     let labels = matching::node::labels(&node.metadata.labels);
-    VolumeMatcher::new(volume, cache, features).check(&labels).map_err(|why| {
+    let meter = Arc::new(Meter::new(Arc::new(thread_time)));
+    let checked = VolumeMatcher::new(volume, &cache.metered(meter.clone()), features).check(&labels);
+    let checked = match meter.excess() {
+        Some(excess) => Err(format!("expressions exceeded the budget of one check ({excess})")),
+        None => checked,
+    };
+    checked.map_err(|why| {
         NotMounted(format!("MountVolume.NodeAffinity check failed for volume \"{}\" : {why}", volume.metadata.name))
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::Duration;
 
     use api::json;
@@ -134,7 +142,7 @@ mod tests {
         check(expression(), true, Ok(()));
         let version = json!({"matchExpressions": [{"key": "driver", "operator": "SemverGt", "values": ["2.0.0"]}]});
         check(version, true, no);
-        // With the gate off nothing is taken for granted.
+        // With the gate off, expressions do not match.
         let cache = CompileCache::new(16.try_into().unwrap(), Arc::new(|| Duration::ZERO)).unwrap();
         let volume: PersistentVolume = from_value(&json!({"spec": {
             "claimRef": {"name": ""}, "nodeAffinity": {"required": {"nodeSelectorTerms": [(expression())]}},

@@ -1,11 +1,11 @@
-//! Kubernetes' kubelet and ours admit the same pods, and say the same about the others.
+//! Kubernetes' kubelet and ours admit the same pods, and reject others with the same reasons.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::core::v1::{Node, Pod};
 use api::json::{Value, from_value};
-use kubelet::admission::admit;
+use kubelet::admission::{Judgment, admit};
 use matching::{CompileCache, Features};
 
 fn list<T: serde::de::DeserializeOwned>(case: &Value, field: &str) -> Vec<T> {
@@ -37,4 +37,19 @@ fn golden_cases_agree() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(count > 100, "{count} cases");
+}
+
+#[test]
+fn judgment_names_expressions_without_an_answer() {
+    let pod = api::json!({"metadata": {"name": "p"}, "spec": {
+        "tolerations": [{"expression": "semver(taint.value).major() > 1"}],
+        "containers": [{"name": "c", "image": "i"}],
+    }});
+    let node = api::json!({"metadata": {"name": "n"}, "spec": {"taints": [{"key": "k", "value": "zzz", "effect": "NoExecute"}]}});
+    let (pod, node) = (api::json::from_value(&pod).unwrap(), api::json::from_value(&node).unwrap());
+    let cache = CompileCache::new(16.try_into().unwrap(), Arc::new(|| Duration::ZERO)).unwrap();
+    let judgment = Judgment::new(&pod, &node, &cache, &Features::ALL);
+    let messages: Vec<String> = judgment.complaints.iter().map(|it| it.message()).collect();
+    let start = "expression \"semver(taint.value).major() > 1\" failed on node n for taint k=zzz:NoExecute: ";
+    assert!(messages.len() == 1 && messages[0].starts_with(start), "{messages:?}");
 }

@@ -11,4 +11,7 @@
     reason = "tests"
 )]
 
+// The short name of the crate in the rest of the workspace.
+extern crate celplane_kubelet as kubelet;
+
 mod admission;

@@ -1,6 +1,7 @@
-//! Why a pod fits a node or does not: every taint, toleration and term, with verdicts, values and costs.
+//! Explanation of a pod on a node: every taint, toleration and term, with verdicts, values and costs.
 //!
-//! For people, not for loops: everything is evaluated anew and traced. The verdicts are those of the matchers.
+//! For diagnosis, not for hot loops: everything is evaluated again and traced. The verdicts are those of the
+//! matchers.
 
 mod evaluation;
 
@@ -17,63 +18,63 @@ use crate::taints;
 use crate::tolerations::{Rule, Toleration, Unusable};
 use crate::volumes::nameless;
 
-/// Gives the reasons for a pod.
+/// Explains the verdicts about a pod.
 #[derive(Debug, Clone, Copy)]
 pub struct Explainer<'a> {
-    /// What the pod asks for.
+    /// Spec of the pod.
     pub spec: &'a PodSpec,
-    /// Where its expressions are compiled.
+    /// Compile cache for its expressions.
     pub cache: &'a CompileCache,
-    /// What is allowed.
+    /// Enabled features.
     pub features: Features,
 }
 
 /// One thing that holds or does not, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reason {
-    /// What it is, as the manifest has it.
+    /// Text of the requirement, as in the manifest.
     pub what: String,
-    /// It holds.
+    /// Whether the requirement holds.
     pub holds: bool,
-    /// Why not, where that needs words.
+    /// Reason for a mismatch, if it is not obvious.
     pub detail: Option<String>,
-    /// How its expression was evaluated.
+    /// Trace of the expression's evaluation.
     pub evaluation: Option<Evaluation>,
 }
 
-/// What the tolerations say to a taint.
+/// Result of the tolerations for one taint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaintReason {
     /// The first toleration that tolerates it.
     pub tolerated_by: Option<usize>,
-    /// It keeps the pod away.
+    /// Whether the taint excludes the pod.
     pub rejects: bool,
     /// All tolerations.
     pub tolerations: Vec<Reason>,
 }
 
-/// What a term says to a node.
+/// Result of a term for a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TermReason {
     /// The term's position.
     pub index: usize,
-    /// What it adds to the score, where it is a preferred one.
+    /// Weight that a preferred term adds to the score.
     pub weight: Option<i32>,
-    /// It matches.
+    /// Whether the term matches.
     pub matches: bool,
     /// All that must hold.
     pub parts: Vec<Reason>,
 }
 
 impl Explainer<'_> {
-    /// What the tolerations say to a taint.
+    /// Evaluates the tolerations for a taint.
     pub fn taint(&self, taint: &Taint) -> TaintReason {
         let tolerations: Vec<Reason> = self.spec.tolerations.iter().map(|it| self.toleration(it, taint)).collect();
         let tolerated_by = tolerations.iter().position(|reason| reason.holds);
         TaintReason { tolerated_by, rejects: tolerated_by.is_none() && taints::is_hard(taint), tolerations }
     }
 
-    /// What `spec.nodeSelector` says to a node: one reason per label.
+    /// Evaluates `spec.nodeSelector` for a node: one reason per label.
     pub fn node_selector(&self, node: &Node) -> Vec<Reason> {
         let labels = self.spec.node_selector.iter();
         labels
@@ -90,14 +91,14 @@ impl Explainer<'_> {
             .collect()
     }
 
-    /// What the required terms say to a node; nothing where there are none to match.
+    /// Evaluates the required terms for a node; `None` if the pod has none.
     pub fn required(&self, node: &Node) -> Option<Vec<TermReason>> {
         let affinity = self.spec.affinity.as_ref()?.node_affinity.as_ref()?;
         let selector = affinity.required_during_scheduling_ignored_during_execution.as_ref()?;
         Some(self.terms(&selector.node_selector_terms, node))
     }
 
-    /// What the preferred terms say to a node.
+    /// Evaluates the preferred terms for a node.
     pub fn preferred(&self, node: &Node) -> Vec<TermReason> {
         let affinity = self.spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
         let terms = affinity.map(|it| it.preferred_during_scheduling_ignored_during_execution.as_slice());
@@ -110,7 +111,7 @@ impl Explainer<'_> {
             .collect()
     }
 
-    /// What a volume's terms say to a node; nothing where it can be reached from everywhere.
+    /// Evaluates a volume's terms for a node; `None` if it is accessible from everywhere.
     pub fn volume(&self, volume: &PersistentVolume, node: &Node) -> Option<Vec<TermReason>> {
         let selector = volume.spec.node_affinity.as_ref()?.required.as_ref()?;
         Some(self.terms(&selector.node_selector_terms, &nameless(&node.labels)))
@@ -199,7 +200,7 @@ fn field(requirement: &NodeSelectorRequirement, node: &Node) -> Reason {
     let Some(parsed) = FieldRequirement::new(requirement, &Path::ROOT, &mut errors) else {
         return Reason { what, holds: false, detail: Some(errors.message()), evaluation: None };
     };
-    // A node without a name stands for any: volumes are matched by labels alone.
+    // A node without a name represents any: volumes are matched by labels alone.
     let holds = node.name.is_empty() || parsed.matches(&node.name);
     Reason { what, holds, detail: None, evaluation: None }
 }
@@ -237,7 +238,7 @@ fn gate_text(gate: Gate) -> String {
     format!("needs feature gate {}, which is off", gate.name())
 }
 
-/// Why something matches nothing at all.
+/// Describes why a rule can never match.
 pub fn unusable_text(why: &Unusable) -> String {
     match why {
         Unusable::GateOff(gate) => gate_text(*gate),

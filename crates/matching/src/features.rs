@@ -1,22 +1,22 @@
-//! Which of the gated ways to match are allowed.
+//! Enabled features of matching.
 
 use api::features::Gate;
 
-/// Which of the gated ways to match are allowed. What is not allowed matches nothing.
+/// The enabled features of matching. A disabled one matches nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Features {
-    /// `Toleration.expression`.
+    /// Whether `Toleration.expression` is enabled.
     pub cel: bool,
-    /// `NodeSelectorTerm.matchCELExpressions`.
+    /// Whether `NodeSelectorTerm.matchCELExpressions` is enabled.
     pub affinity_cel: bool,
-    /// `SemverLt`, `SemverGt` and `SemverEq`, in tolerations and node selectors.
+    /// Whether `SemverLt`, `SemverGt` and `SemverEq` are enabled, in tolerations and node selectors.
     pub semver: bool,
-    /// `Lt` and `Gt` in tolerations.
+    /// Whether `Lt` and `Gt` in tolerations are enabled.
     pub comparison: bool,
 }
 
 impl Features {
-    /// Everything is allowed.
+    /// All features are enabled.
     pub const ALL: Features = Features { cel: true, affinity_cel: true, semver: true, comparison: true };
 }
 

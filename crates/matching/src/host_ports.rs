@@ -54,17 +54,17 @@ impl HostPorts {
         self.0.insert(port);
     }
 
-    /// Gives a port back.
+    /// Releases a port.
     pub fn remove(&mut self, port: &HostPort) {
         self.0.remove(port);
     }
 
-    /// How many are taken.
+    /// Number of ports in use.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// None is taken.
+    /// Whether no port is in use.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,14 +1,18 @@
 //! One verdict for all: tolerations, node affinity, selectors; pod resources, ports, volumes.
 //!
-//! Scheduler, controllers, node agent and offline tools ask here, so that they cannot disagree. In reading order:
+//! Scheduler, controllers, node agent and offline tools share these rules, so that they cannot disagree. In
+//! reading order:
 //!
-//! - [`Features`] says what is allowed; a gate that is off fails closed.
-//! - [`CompileCache`] turns text into [`expressions::Expression`]s and remembers them, each with the verdicts it has given.
-//!   Its owner shares it between all pods.
-//! - [`tolerations`], [`node_selector`], [`node_affinity`]: what a pod or volume asks of a node.
-//! - [`PodMatcher`] is all of that for one pod: built once, asked about many [`Node`]s. [`explain`] gives the reasons.
-//! - [`resources`], [`host_ports`], [`volumes`], [`topology`]: what else scheduler, node agent and controllers share.
+//! - [`Features`] lists the enabled features; a disabled gate fails closed.
+//! - `CompileCache` compiles text into `expressions::Expression`s and keeps them, each with its cached
+//!   verdicts. Its owner shares it between all pods.
+//! - [`tolerations`], [`node_selector`], [`node_affinity`]: requirements of a pod or volume on a node.
+//! - [`PodMatcher`] combines these for one pod: built once, evaluated for many [`Node`]s. [`explain`] gives the
+//!   reasons.
+//! - [`resources`], [`host_ports`], [`volumes`], [`topology`]: other rules that scheduler, node agent and
+//!   controllers share.
 
+pub mod complaints;
 pub mod explain;
 pub mod expressions;
 mod features;
@@ -26,7 +30,7 @@ pub mod topology;
 pub mod topology_spread;
 pub mod volumes;
 
-pub use expressions::CompileCache;
+pub use expressions::{CompileCache, Meter};
 pub use features::Features;
 pub use matcher::Matcher;
 pub use node::Node;

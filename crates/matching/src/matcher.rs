@@ -1,15 +1,18 @@
-//! The one factory of matchers: who asks about tolerations, affinity or volumes owns a [`Matcher`] and makes them with it.
+//! The one factory of matchers: each component that evaluates tolerations, affinity or volumes owns a
+//! [`Matcher`].
 //!
-//! It holds what all of its matchers share: the compile cache with the verdicts, the distinct sets of taints, and what is
-//! allowed. One per component, so that a component's gates and memory are its own.
+//! It holds the state that its matchers share: the compile cache with the verdicts, the distinct sets of
+//! taints, and the enabled features. There is one per component, so that components have separate gates and
+//! caches.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use api::core::v1;
 use cel::env::EnvError;
 use cel_kubernetes::cache::Clock;
 
-use crate::expressions::CompileCache;
+use crate::expressions::{CompileCache, Meter};
 use crate::features::Features;
 use crate::node::Node;
 use crate::node_affinity::{Preferred, Required};
@@ -36,7 +39,19 @@ impl Matcher {
         Ok(Matcher { cache: CompileCache::new(capacity, clock)?, sets: taints::Sets::new(), features })
     }
 
-    /// What is allowed.
+    /// Adds a budget per attempt. The owner of the matcher begins the attempts, one at a time.
+    #[must_use]
+    pub fn with_meter(mut self, meter: Arc<Meter>) -> Self {
+        self.cache = self.cache.metered(meter);
+        self
+    }
+
+    /// The budget of an attempt, where there is one.
+    pub fn meter(&self) -> Option<&Arc<Meter>> {
+        self.cache.meter()
+    }
+
+    /// Enabled features.
     pub fn features(&self) -> Features {
         self.features
     }
@@ -46,7 +61,7 @@ impl Matcher {
         &self.cache
     }
 
-    /// All that a pod asks of nodes.
+    /// Returns a matcher for all requirements of a pod on nodes.
     pub fn pod(&self, spec: &v1::PodSpec) -> PodMatcher {
         PodMatcher::new(spec, &self.cache, &self.features)
     }
@@ -76,7 +91,7 @@ impl Matcher {
         Preferred::new(terms, &self.cache, &self.features)
     }
 
-    /// From which nodes a volume can be reached.
+    /// Returns a matcher for the nodes from which a volume is accessible.
     pub fn volume(&self, volume: &v1::PersistentVolume) -> VolumeMatcher {
         VolumeMatcher::new(volume, &self.cache, &self.features)
     }

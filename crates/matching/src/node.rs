@@ -1,4 +1,4 @@
-//! A node as matchers see it: made once when the node changes, asked about often.
+//! A node in the form that matchers use: built when the node changes, evaluated often.
 
 use std::sync::Arc;
 

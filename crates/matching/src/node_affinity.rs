@@ -7,6 +7,7 @@ use api::field::{Errors, Path};
 use api::json::Text;
 use api::meta::v1::StringMap;
 
+use crate::expressions::object_limits::Tally;
 use crate::expressions::{CompileCache, Outcome};
 use crate::features::Features;
 use crate::node::Node;
@@ -22,19 +23,19 @@ pub struct Required {
 /// The preferred node affinity.
 #[derive(Debug, Default)]
 pub struct Preferred {
-    pub(crate) terms: Box<[Weighted]>,
+    pub(crate) terms: Box<[WeightedTerm]>,
     errors: Errors,
 }
 
-/// A term and what it adds to the score.
+/// A term and its weight.
 #[derive(Debug)]
-pub(crate) struct Weighted {
+pub(crate) struct WeightedTerm {
     pub(crate) weight: i32,
     pub(crate) term: Term,
 }
 
 impl Required {
-    /// What a pod requires.
+    /// Builds the requirements of a pod.
     pub fn new(
         node_selector: &StringMap,
         affinity: Option<&v1::NodeAffinity>,
@@ -53,7 +54,7 @@ impl Required {
         self.labels_match(node) && self.selector.as_ref().is_none_or(|selector| selector.matches(node))
     }
 
-    /// Whether the pod may run on the node; what could not be parsed is an error if no term matches.
+    /// Whether the pod may run on the node; parse errors are returned if no term matches.
     ///
     /// # Errors
     /// All complaints about terms.
@@ -82,7 +83,17 @@ impl Required {
         self.selector.as_ref().map(NodeSelector::errors).unwrap_or_default()
     }
 
-    /// Nothing is required.
+    /// The parts that keep terms from matching any node.
+    pub fn unusable(&self) -> Vec<String> {
+        self.selector.as_ref().map(NodeSelector::unusable).unwrap_or_default()
+    }
+
+    /// Adds all expressions.
+    pub fn tally<'s>(&'s self, tally: &mut Tally<'s>) {
+        self.selector.iter().for_each(|selector| selector.tally(tally));
+    }
+
+    /// Whether nothing is required.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty() && self.selector.is_none()
     }
@@ -93,7 +104,7 @@ impl Required {
 }
 
 impl Preferred {
-    /// What a pod prefers. Terms without weight and empty terms do not count.
+    /// Builds the preferences of a pod. Terms without weight and empty terms are ignored.
     pub fn new(terms: &[v1::PreferredSchedulingTerm], cache: &CompileCache, features: &Features) -> Self {
         let mut preferred = Vec::with_capacity(terms.len());
         let mut errors = Errors::new();
@@ -106,7 +117,7 @@ impl Preferred {
             if term.gate_off.is_none() {
                 errors.append(term.errors().clone());
             }
-            preferred.push(Weighted { weight: weighted.weight, term });
+            preferred.push(WeightedTerm { weight: weighted.weight, term });
         }
         Preferred { terms: preferred.into(), errors }
     }
@@ -117,12 +128,22 @@ impl Preferred {
         matching.map(|it| i64::from(it.weight)).fold(0, i64::saturating_add)
     }
 
-    /// What could not be parsed; Kubernetes then scores no node.
+    /// Parse errors of the terms; if there are any, Kubernetes scores no node.
     pub fn errors(&self) -> &Errors {
         &self.errors
     }
 
-    /// Nothing is preferred.
+    /// The parts that keep terms from matching any node.
+    pub fn unusable(&self) -> Vec<String> {
+        self.terms.iter().flat_map(|it| it.term.unusable()).collect()
+    }
+
+    /// Adds all expressions.
+    pub fn tally<'s>(&'s self, tally: &mut Tally<'s>) {
+        self.terms.iter().for_each(|weighted| weighted.term.tally(tally));
+    }
+
+    /// Whether nothing is preferred.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }

@@ -1,11 +1,9 @@
 //! Node selectors: terms of which one must match, of requirements that must all hold.
 //!
-//! Used by pods' node affinity and by volumes. Follows `component-helpers/scheduling/corev1/nodeaffinity`: what cannot be
-//! parsed is reported only where no term matches. Expressions follow KEP-5500, versions KEP-5721.
+//! Used by pods' node affinity and by volumes. Follows `component-helpers/scheduling/corev1/nodeaffinity`:
+//! parse errors are reported only if no term matches. Expressions follow KEP-5500, versions KEP-5721.
 
 mod requirement;
-
-use std::sync::Arc;
 
 use api::core::v1;
 use api::features::Gate;
@@ -13,6 +11,7 @@ use api::field::{Errors, Path};
 use api::json::{Text, Value};
 pub(crate) use requirement::Requirement;
 
+use crate::expressions::object_limits::Tally;
 use crate::expressions::{CompileCache, LabelExpression, Outcome};
 use crate::features::Features;
 use crate::node::Node;
@@ -30,13 +29,13 @@ pub struct Term {
     pub(crate) labels: Box<[Requirement]>,
     pub(crate) fields: Box<[FieldRequirement]>,
     pub(crate) expressions: Box<[TermExpression]>,
-    /// What could not be parsed. Such a term matches nothing.
+    /// Parse errors. A term with an error matches nothing.
     errors: Errors,
-    /// What else keeps the term from matching anything.
+    /// The disabled gate that keeps the term from matching.
     pub(crate) gate_off: Option<Gate>,
 }
 
-/// What a field of the node must be: only its name can be asked for.
+/// A condition on a field of the node: only its name is supported.
 #[derive(Debug)]
 pub(crate) struct FieldRequirement {
     pub(crate) key: Text,
@@ -47,11 +46,11 @@ pub(crate) struct FieldRequirement {
 /// An entry of `matchCELExpressions`.
 #[derive(Debug)]
 pub(crate) struct TermExpression {
-    pub(crate) program: Result<Arc<LabelExpression>, Unusable>,
+    pub(crate) program: Result<LabelExpression, Unusable>,
 }
 
 impl NodeSelector {
-    /// A node selector. What cannot be used matches nothing.
+    /// Compiles a node selector. Unusable parts match nothing.
     pub fn new(selector: &v1::NodeSelector, cache: &CompileCache, features: &Features) -> Self {
         let at = Path::ROOT.child("nodeSelectorTerms");
         let terms = selector.node_selector_terms.iter().enumerate();
@@ -66,7 +65,7 @@ impl NodeSelector {
         self.terms.iter().any(|(_, term)| term.matches(node))
     }
 
-    /// Whether a term matches; what could not be parsed is an error if none does.
+    /// Whether a term matches; parse errors are returned if none does.
     ///
     /// # Errors
     /// All complaints about terms.
@@ -83,13 +82,27 @@ impl NodeSelector {
         let expressions = self.terms.iter().flat_map(|(_, term)| &term.expressions);
         expressions.filter_map(|it| it.program.as_ref().ok()).filter_map(move |program| {
             let outcome = program.outcome(&node.labels);
-            outcome.failure().is_some().then(|| (program.text(), outcome.clone()))
+            outcome.own_failure().is_some().then(|| (program.text(), outcome.clone()))
         })
+    }
+
+    /// The parts that keep terms from matching any node.
+    pub fn unusable(&self) -> Vec<String> {
+        let of_term = |(index, term): &(usize, Term)| {
+            let parts = term.unusable().into_iter();
+            parts.map(|part| format!("nodeSelectorTerms[{index}].{part}")).collect::<Vec<_>>()
+        };
+        self.terms.iter().flat_map(of_term).collect()
     }
 
     /// All complaints about terms.
     pub fn errors(&self) -> Errors {
         self.terms.iter().flat_map(|(_, term)| term.errors.iter().cloned()).collect()
+    }
+
+    /// Adds the expressions of all terms.
+    pub fn tally<'s>(&'s self, tally: &mut Tally<'s>) {
+        self.terms.iter().for_each(|(_, term)| term.tally(tally));
     }
 
     /// The terms that are not empty, with their positions.
@@ -98,7 +111,7 @@ impl NodeSelector {
     }
 }
 
-/// Selects nothing.
+/// Whether a term selects nothing.
 pub(crate) fn is_empty(term: &v1::NodeSelectorTerm) -> bool {
     term.match_expressions.is_empty() && term.match_fields.is_empty() && term.match_cel_expressions.is_empty()
 }
@@ -141,9 +154,34 @@ impl Term {
             && self.expressions.iter().all(|it| it.matches(node))
     }
 
-    /// What could not be parsed.
+    /// Parse errors.
     pub fn errors(&self) -> &Errors {
         &self.errors
+    }
+
+    /// The parts that keep the term from matching any node: gates that are off, expressions that do not compile, values
+    /// that are no versions.
+    pub fn unusable(&self) -> Vec<String> {
+        let expressions = self.expressions.iter().enumerate().filter_map(|(index, it)| {
+            let why = match it.program.as_ref().err()? {
+                Unusable::GateOff(gate) => format!("requires feature gate {}", gate.name()),
+                Unusable::DoesNotCompile(error) => error.clone(),
+                _ => "cannot be used".to_owned(),
+            };
+            Some(format!("matchCELExpressions[{index}]: {why}"))
+        });
+        let versions = self.labels.iter().filter(|it| it.is_never());
+        let versions = versions.map(|it| format!("matchExpressions: the value for {} is not a version", it.key));
+        let gate = self.gate_off.filter(|_| self.expressions.is_empty());
+        let gate = gate.map(|gate| format!("matchExpressions: requires feature gate {}", gate.name()));
+        expressions.chain(versions).chain(gate).collect()
+    }
+
+    /// Adds the expressions of the term.
+    pub(crate) fn tally<'s>(&'s self, tally: &mut Tally<'s>) {
+        for program in self.expressions.iter().filter_map(|it| it.program.as_ref().ok()) {
+            tally.add(program.text(), Some(program.compiled().cost().max));
+        }
     }
 
     fn is_usable(&self) -> bool {

@@ -1,87 +1,169 @@
-//! All that a pod asks of nodes: built once per pod spec, asked about many nodes, from many threads.
+//! All requirements of a pod on nodes: built once per pod spec, evaluated for many nodes, from many threads.
 
-use std::sync::OnceLock;
+use locks::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use api::core::v1;
+use api::meta::v1::StringMap;
 
-use crate::expressions::CompileCache;
+use crate::expressions::{CompileCache, Meter};
 use crate::features::Features;
 use crate::node::Node;
 use crate::node_affinity::{Preferred, Required};
 use crate::taints::{self, Owner, Set};
 use crate::tolerations::Tolerations;
 
-/// All that a pod asks of nodes.
+/// All requirements of a pod on nodes.
 #[derive(Debug, Default)]
 pub struct PodMatcher {
+    /// Compiled at once where there are no expressions, else by the first question: a pod that is never asked about costs
+    /// nothing, and the budget of the attempt that asks includes the time.
+    rules: OnceLock<Rules>,
+    /// The rules that are not compiled yet.
+    source: Mutex<Option<Box<Source>>>,
+    verdicts: TaintVerdicts,
+    has_expressions: bool,
+    /// Budget of the attempts that ask, where there are expressions.
+    meter: Option<Arc<Meter>>,
+}
+
+/// The rules of a pod.
+#[derive(Debug, Default)]
+struct Rules {
     tolerations: Tolerations,
-    /// A toleration reads when a taint was added.
+    /// Whether a toleration reads the time at which a taint was added.
     reads_time: bool,
     required: Required,
     preferred: Preferred,
-    verdicts: TaintVerdicts,
 }
 
-/// What a pod's tolerations leave of a node's taints.
+/// All that rules are compiled from.
+#[derive(Debug)]
+struct Source {
+    tolerations: Vec<v1::Toleration>,
+    node_selector: StringMap,
+    affinity: Option<v1::NodeAffinity>,
+    cache: CompileCache,
+    features: Features,
+}
+
+/// Result of a pod's tolerations for a node's taints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TaintVerdict {
     /// The first taint that keeps the pod away.
     pub first_untolerated: Option<u16>,
-    /// How many taints with the effect `PreferNoSchedule` are not tolerated.
+    /// Number of taints with the effect `PreferNoSchedule` that are not tolerated.
     pub intolerable_soft: u16,
 }
 
-impl PodMatcher {
-    /// What the pod asks of nodes. What cannot be used matches nothing.
-    pub fn new(spec: &v1::PodSpec, cache: &CompileCache, features: &Features) -> Self {
-        let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+impl Rules {
+    fn new(
+        tolerations: &[v1::Toleration],
+        node_selector: &StringMap,
+        affinity: Option<&v1::NodeAffinity>,
+        cache: &CompileCache,
+        features: &Features,
+    ) -> Self {
         let preferred = affinity.map(|it| it.preferred_during_scheduling_ignored_during_execution.as_slice());
-        let tolerations = Tolerations::new(&spec.tolerations, cache, features);
-        PodMatcher {
+        let tolerations = Tolerations::new(tolerations, cache, features);
+        Rules {
             reads_time: tolerations.read_time(),
             tolerations,
-            required: Required::new(&spec.node_selector, affinity, cache, features),
+            required: Required::new(node_selector, affinity, cache, features),
             preferred: Preferred::new(preferred.unwrap_or_default(), cache, features),
-            verdicts: TaintVerdicts::default(),
+        }
+    }
+}
+
+impl Source {
+    fn compile(&self) -> Rules {
+        Rules::new(&self.tolerations, &self.node_selector, self.affinity.as_ref(), &self.cache, &self.features)
+    }
+}
+
+impl PodMatcher {
+    /// Builds the requirements of a pod. Unusable requirements match nothing.
+    pub fn new(spec: &v1::PodSpec, cache: &CompileCache, features: &Features) -> Self {
+        let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+        if !has_expressions(&spec.tolerations, affinity) {
+            let rules = Rules::new(&spec.tolerations, &spec.node_selector, affinity, cache, features);
+            return PodMatcher { rules: OnceLock::from(rules), ..PodMatcher::default() };
+        }
+        let source = Source {
+            tolerations: spec.tolerations.clone(),
+            node_selector: spec.node_selector.clone(),
+            affinity: affinity.cloned(),
+            cache: cache.clone(),
+            features: *features,
+        };
+        PodMatcher {
+            source: Mutex::new(Some(Box::new(source))),
+            has_expressions: true,
+            meter: cache.meter().cloned(),
+            ..PodMatcher::default()
         }
     }
 
-    /// What the tolerations leave of the node's taints. Found once per distinct set of taints.
+    fn rules(&self) -> &Rules {
+        self.rules.get_or_init(|| {
+            let source = self.source.lock().take();
+            let Some(source) = source else { return Rules::default() };
+            match &self.meter {
+                Some(meter) => meter.measure(|| source.compile()),
+                None => source.compile(),
+            }
+        })
+    }
+
+    /// Whether the pod has expressions.
+    pub fn has_expressions(&self) -> bool {
+        self.has_expressions
+    }
+
+    /// Whether the budget of the attempt left out an evaluation: then the answers since it began cannot be used.
+    pub fn is_over_budget(&self) -> bool {
+        self.meter.as_ref().is_some_and(|meter| meter.is_exceeded())
+    }
+
+    /// Evaluates the tolerations for a node's taints, once per distinct set of taints.
     pub fn taints(&self, set: &Set) -> TaintVerdict {
         if set.is_empty() {
             return TaintVerdict::default();
         }
-        if let Some(verdict) = self.verdicts.get(set, self.reads_time) {
+        let reads_time = self.rules().reads_time;
+        if let Some(verdict) = self.verdicts.get(set, reads_time) {
             return verdict;
         }
         let verdict = if set.has_masks() { self.taints_by_mask(set) } else { self.taints_directly(set.taints()) };
-        self.verdicts.put(set, self.reads_time, verdict);
+        if !self.is_over_budget() {
+            self.verdicts.put(set, reads_time, verdict);
+        }
         verdict
     }
 
     /// Whether the pod may run on the node, as far as taints, node selector and node affinity go.
     pub fn fits(&self, node: &Node) -> bool {
-        self.taints(&node.taints).first_untolerated.is_none() && self.required.matches(node)
+        self.taints(&node.taints).first_untolerated.is_none() && self.required().matches(node)
     }
 
     /// The pod's tolerations.
     pub fn tolerations(&self) -> &Tolerations {
-        &self.tolerations
+        &self.rules().tolerations
     }
 
     /// The node selector and the required node affinity.
     pub fn required(&self) -> &Required {
-        &self.required
+        &self.rules().required
     }
 
     /// The preferred node affinity.
     pub fn preferred(&self) -> &Preferred {
-        &self.preferred
+        &self.rules().preferred
     }
 
     fn taints_by_mask(&self, set: &Set) -> TaintVerdict {
-        let tolerated = self.tolerations.tolerated(set);
+        let tolerated = self.tolerations().tolerated(set);
         let hard = set.hard_mask() & !tolerated;
         TaintVerdict {
             first_untolerated: (hard != 0).then_some(hard.trailing_zeros() as u16),
@@ -92,10 +174,21 @@ impl PodMatcher {
     fn taints_directly(&self, taints: &[v1::Taint]) -> TaintVerdict {
         let narrow = |count: usize| u16::try_from(count).unwrap_or(u16::MAX);
         TaintVerdict {
-            first_untolerated: self.tolerations.first_untolerated(taints, taints::is_hard).map(narrow),
-            intolerable_soft: narrow(self.tolerations.intolerable_soft_count(taints)),
+            first_untolerated: self.tolerations().first_untolerated(taints, taints::is_hard).map(narrow),
+            intolerable_soft: narrow(self.tolerations().intolerable_soft_count(taints)),
         }
     }
+}
+
+/// Whether tolerations or node affinity have the text of an expression.
+fn has_expressions(tolerations: &[v1::Toleration], affinity: Option<&v1::NodeAffinity>) -> bool {
+    let has = |term: &v1::NodeSelectorTerm| !term.match_cel_expressions.is_empty();
+    tolerations.iter().any(|toleration| !toleration.expression.is_empty())
+        || affinity.is_some_and(|affinity| {
+            let required = affinity.required_during_scheduling_ignored_during_execution.as_ref();
+            required.is_some_and(|selector| selector.node_selector_terms.iter().any(has))
+                || affinity.preferred_during_scheduling_ignored_during_execution.iter().any(|it| has(&it.preference))
+        })
 }
 
 /// Verdicts by the serial number of a set: a table in which a newer set may take an older one's place. Sets of one owner
@@ -129,7 +222,7 @@ impl TaintVerdicts {
         Some(TaintVerdict { first_untolerated: first.checked_sub(1), intolerable_soft: entry as u16 & COUNT_MAX })
     }
 
-    /// Remembers a verdict, unless its numbers are too large for a slot, or the set is nobody's or another owner's.
+    /// Caches a verdict, unless its numbers are too large for a slot, or the set has no owner or another one.
     fn put(&self, set: &Set, timed: bool, verdict: TaintVerdict) {
         let first = verdict.first_untolerated.map_or(0, |index| index.saturating_add(1));
         let serial = set.serial(timed);
@@ -166,7 +259,7 @@ mod tests {
 
     #[test]
     fn remembered_verdicts_are_those_of_their_set() {
-        let matcher = PodMatcher { tolerations: Tolerations::default(), ..PodMatcher::default() };
+        let matcher = PodMatcher::default();
         let sets = taints::Sets::new();
         let lists: Vec<Vec<v1::Taint>> = (0..300)
             .map(|number| {

@@ -1,7 +1,7 @@
-//! Affinity between pods: terms compiled once, asked about many pods.
+//! Affinity between pods: terms compiled once, matched against many pods.
 //!
-//! Follows `AffinityTerm` of Kubernetes' scheduler. `matchLabelKeys` and `mismatchLabelKeys` are not looked at: the API
-//! merges them into the selector when the pod is created.
+//! Follows `AffinityTerm` of Kubernetes' scheduler. `matchLabelKeys` and `mismatchLabelKeys` are ignored: the
+//! API merges them into the selector when the pod is created.
 
 use std::collections::BTreeSet;
 
@@ -14,11 +14,11 @@ use api::meta::v1::{LabelSelector, StringMap};
 #[derive(Debug, Clone)]
 pub struct AffinityTerm {
     namespaces: BTreeSet<Text>,
-    /// Nothing selects no pod.
+    /// `None` selects no pod.
     selector: Option<Selector>,
-    /// Nothing selects no namespace.
+    /// `None` selects no namespace.
     namespace_selector: Option<Selector>,
-    /// The label of nodes that says which topology they are in.
+    /// Node label whose value identifies the topology domain.
     pub topology_key: Text,
 }
 
@@ -33,7 +33,7 @@ pub struct PodAffinity {
     pub preferred: Vec<(AffinityTerm, i32)>,
     /// Would rather be apart from these.
     pub preferred_anti: Vec<(AffinityTerm, i32)>,
-    /// Why terms could not be compiled: their kind, and what is wrong. All terms of that kind are left out.
+    /// Compile errors of terms, by kind. All terms of that kind are ignored.
     pub errors: Vec<(TermKind, SelectorError)>,
 }
 
@@ -73,14 +73,14 @@ impl AffinityTerm {
         })
     }
 
-    /// Whether a pod is meant. `namespace_labels` are those of its namespace.
+    /// Whether a pod is selected. `namespace_labels` are those of its namespace.
     pub fn matches(&self, namespace: &str, labels: &StringMap, namespace_labels: &StringMap) -> bool {
         (self.namespaces.contains(namespace)
             || self.namespace_selector.as_ref().is_some_and(|selector| selector.matches(namespace_labels)))
             && self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }
 
-    /// The same term with the namespaces that its selector selects now written out.
+    /// The same term with the currently selected namespaces written out.
     #[must_use]
     pub fn resolved<'n>(&self, namespaces: impl Iterator<Item = (&'n Text, &'n StringMap)>) -> Self {
         let Some(selector) = self.namespace_selector.as_ref().filter(|selector| !selector.is_empty()) else {
@@ -135,7 +135,7 @@ impl PodAffinity {
         compiled
     }
 
-    /// What is wrong with terms, as Kubernetes says it; nothing if all is well.
+    /// Returns the errors in terms with Kubernetes' text; `None` if there are none.
     pub fn error(&self) -> Option<String> {
         let texts: Vec<String> = self.errors.iter().map(|(kind, error)| format!("{}: {error}", kind.name())).collect();
         match texts.as_slice() {
@@ -150,7 +150,7 @@ impl PodAffinity {
         self.errors.iter().any(|(failed, _)| *failed == kind)
     }
 
-    /// There are no terms.
+    /// Whether there are no terms.
     pub fn is_empty(&self) -> bool {
         self.required.is_empty()
             && self.required_anti.is_empty()

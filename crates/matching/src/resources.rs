@@ -1,9 +1,11 @@
-//! What a pod asks of a node's resources, and its quality-of-service class.
+//! Resource requests of a pod, and its quality-of-service class.
 //!
-//! Follows `component-helpers/resource` and `qos.ComputePodQOS`: ordinary init containers run one after the other, those that
-//! restart (sidecars) run beside everything after them, and what the pod as a whole asks for replaces the sum.
+//! Follows `component-helpers/resource` and `qos.ComputePodQOS`: ordinary init containers run one after the
+//! other, restartable ones (sidecars) run in parallel with all later containers, and pod-level requests replace
+//! the sum.
 
 mod demand;
+mod devices;
 mod vector;
 
 use std::borrow::Cow;
@@ -11,14 +13,15 @@ use std::borrow::Cow;
 use api::core::v1::{Container, PodSpec, ResourceList, ResourceRequirements};
 use api::quantity::Quantity;
 pub use demand::Demand;
+pub use devices::device_usage;
 pub use vector::{Resources, is_extended, is_scalar};
 
-/// What counts.
+/// Parts of a pod's demand to include.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// The pod's overhead.
+    /// Include the pod's overhead.
     pub overhead: bool,
-    /// What the pod as a whole asks for.
+    /// Include pod-level resources.
     pub pod_level: bool,
 }
 
@@ -48,7 +51,7 @@ impl QosClass {
     }
 }
 
-/// What a pod requests.
+/// Returns the resource requests of a pod.
 pub fn requests(spec: &PodSpec, options: Options) -> ResourceList {
     let mut sum = of_containers(spec, |container| Cow::Borrowed(&container.resources.requests));
     if options.pod_level
@@ -62,7 +65,7 @@ pub fn requests(spec: &PodSpec, options: Options) -> ResourceList {
     sum
 }
 
-/// What a pod is limited to. Overhead is added to limits that are there and not zero.
+/// Returns the resource limits of a pod. Overhead is added to limits that are set and not zero.
 pub fn limits(spec: &PodSpec, options: Options) -> ResourceList {
     let mut sum = of_containers(spec, |container| Cow::Borrowed(&container.resources.limits));
     if options.pod_level
@@ -90,12 +93,12 @@ pub fn qos_class(spec: &PodSpec) -> QosClass {
     if containers.all(|class| class == first) { first } else { QosClass::Burstable }
 }
 
-/// A container that runs beside those after it.
+/// Whether an init container runs in parallel with later containers.
 pub fn is_sidecar(init_container: &Container) -> bool {
     init_container.restart_policy.as_deref() == Some("Always")
 }
 
-/// Which resources a pod as a whole can ask for.
+/// Whether a resource can be set at the pod level.
 pub fn is_pod_level(resource: &str) -> bool {
     matches!(resource, "cpu" | "memory") || resource.starts_with("hugepages-")
 }

@@ -1,33 +1,35 @@
 //! Sets of taints, each kept once: nodes that have the same taints share one set and one verdict.
 //!
-//! A cluster has few distinct sets. Who keeps nodes owns [`Sets`] and interns a node's taints when the node changes; a matcher
-//! then answers by the set's serial number.
+//! A cluster has few distinct sets. The owner of the nodes also owns [`Sets`] and interns a node's taints when
+//! the node changes; matchers cache results by the set's serial number.
 
+use locks::Mutex;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use api::core::v1::{Taint, TaintEffect};
 use api::json::Text;
 use api::time::Timestamp;
+use api::well_known::TAINT_UNSCHEDULABLE;
 use cel_kubernetes::environments::toleration;
 
 /// Taints of a node, in the node's order.
 #[derive(Debug, Default)]
 pub struct Set {
-    /// Never given twice by one [`Sets`]; 0 for sets that nobody keeps. Sets that differ only in when their taints were added
-    /// have the same: few expressions read that, and in an outage every node has a time of its own.
+    /// Never reused by one [`Sets`]; 0 for sets without an owner. Sets that differ only in the times of their
+    /// taints share it: few expressions read the time, and in an outage every node has a different one.
     serial: u64,
-    /// Another for each distinct set of times.
+    /// A serial number for each distinct set of times.
     timed_serial: u64,
     owner: Owner,
     taints: Box<[Taint]>,
-    /// Which taints keep pods away, where there are few enough for a mask.
+    /// Mask of the taints that exclude pods, if there are few enough for a mask.
     hard: u32,
-    /// Which taints count against the node.
+    /// Mask of the taints that lower the score.
     soft: u32,
 }
 
-/// Which [`Sets`] gave a serial number: two owners are the same if they are one allocation.
+/// The [`Sets`] that assigned a serial number: two owners are equal if they are one allocation.
 pub(crate) type Owner = Arc<()>;
 
 /// Sets of at most this many taints are judged by masks with a bit for each taint.
@@ -37,18 +39,18 @@ pub(crate) const MASK_BITS: u32 = 24;
 #[derive(Debug, Default)]
 pub struct Sets {
     owner: Owner,
-    known: Mutex<Known>,
+    known: Mutex<KnownSets>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownSets {
     sets: HashMap<TimedKey, Weak<Set>>,
     /// The serial number of each set without its times, and how many sets there are that differ only in them.
     serials: HashMap<Key, (u64, Vec<Weak<Set>>)>,
-    /// The numbers given last. Each counts by itself, so that tables by number have no gaps.
+    /// The last assigned numbers. Each is counted separately, so that tables by number have no gaps.
     last_serial: u64,
     last_timed_serial: u64,
-    /// Sets that nobody uses any more are cleared away when there are this many.
+    /// Unused sets are removed when there are this many.
     clear_at: usize,
 }
 
@@ -56,7 +58,7 @@ type Key = Box<[(Text, Text, Text)]>;
 type TimedKey = (Key, Box<[Option<Timestamp>]>);
 
 impl Set {
-    /// A set of its own, for callers that ask once.
+    /// A set without an owner, for a single evaluation.
     pub fn new(taints: &[Taint]) -> Self {
         Self::with_serial(taints, (0, 0), Owner::default())
     }
@@ -74,7 +76,7 @@ impl Set {
         &self.taints
     }
 
-    /// There are none.
+    /// Whether there are no taints.
     pub fn is_empty(&self) -> bool {
         self.taints.is_empty()
     }
@@ -88,7 +90,7 @@ impl Set {
         &self.owner
     }
 
-    /// There are few enough taints for masks.
+    /// Whether there are few enough taints for masks.
     pub(crate) fn has_masks(&self) -> bool {
         self.taints.len() <= MASK_BITS as usize
     }
@@ -114,7 +116,7 @@ impl Sets {
             taints.iter().map(|taint| (taint.key.clone(), taint.value.clone(), taint.effect.clone())).collect();
         let times: Box<[Option<Timestamp>]> = taints.iter().map(|taint| taint.time_added).collect();
         let timed = (key, times);
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         let known = &mut *known;
         if let Some(set) = known.sets.get(&timed).and_then(Weak::upgrade) {
             return set;
@@ -139,24 +141,24 @@ impl Sets {
     }
 }
 
-/// Keeps pods from being scheduled, or evicts them.
+/// Whether a taint excludes or evicts pods.
 pub fn is_hard(taint: &Taint) -> bool {
     matches!(TaintEffect::from_name(&taint.effect), Some(TaintEffect::NoSchedule | TaintEffect::NoExecute))
 }
 
-/// Pods are rather scheduled elsewhere.
+/// Whether a taint only lowers the score of its node.
 pub fn is_soft(taint: &Taint) -> bool {
     TaintEffect::from_name(&taint.effect) == Some(TaintEffect::PreferNoSchedule)
 }
 
-/// Evicts pods.
+/// Whether a taint evicts pods.
 pub fn is_no_execute(taint: &Taint) -> bool {
     TaintEffect::from_name(&taint.effect) == Some(TaintEffect::NoExecute)
 }
 
-/// The taint that stands for a cordoned node.
+/// The taint of a cordoned node.
 pub fn unschedulable() -> Taint {
-    let key = "node.kubernetes.io/unschedulable".into();
+    let key = TAINT_UNSCHEDULABLE.into();
     Taint { key, effect: TaintEffect::NoSchedule.name().into(), ..Taint::default() }
 }
 
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_that_nobody_uses_are_cleared_away_and_serials_are_never_given_twice() {
+    fn unused_sets_are_removed_and_serials_never_reused() {
         let sets = Sets::new();
         let mut last = 0;
         for number in 0..1000 {
@@ -191,6 +193,6 @@ mod tests {
             assert!(set.serial(false) > last);
             last = set.serial(false);
         }
-        assert!(sets.known.lock().unwrap().sets.len() <= 64);
+        assert!(sets.known.lock().sets.len() <= 64);
     }
 }

@@ -1,12 +1,14 @@
-//! Does a toleration tolerate a taint?
+//! Matching of tolerations and taints.
 //!
-//! Every caller asks here: scheduler plugins, DaemonSet and taint-eviction controllers, kubelet admission.
-//! Follows `ToleratesTaint` in Kubernetes `api/core/v1/toleration.go`; expressions follow KEP-5500, versions KEP-5721.
+//! All components use these rules: scheduler plugins, DaemonSet and taint-eviction controllers, kubelet
+//! admission. Follows `ToleratesTaint` in Kubernetes `api/core/v1/toleration.go`; expressions follow KEP-5500,
+//! versions KEP-5721.
+
+pub mod resolve;
 
 use std::cmp::Ordering;
-use std::sync::Arc;
 
-use api::core::v1::{self, Taint, TolerationOperator};
+use api::core::v1::{self, Taint, TaintEffect, TolerationOperator};
 use api::features::Gate;
 use api::json::Text;
 use api::semver::Version;
@@ -15,13 +17,13 @@ use crate::expressions::{CompileCache, Outcome, TolerationExpression};
 use crate::features::Features;
 use crate::taints::{self, Set};
 
-/// The tolerations of a pod, ready to be asked.
+/// The compiled tolerations of a pod.
 #[derive(Debug, Default)]
 pub struct Tolerations {
     list: Box<[Toleration]>,
 }
 
-/// A toleration, ready to be asked.
+/// A compiled toleration.
 #[derive(Debug)]
 pub struct Toleration {
     /// Empty for every key.
@@ -32,47 +34,47 @@ pub struct Toleration {
     seconds: Option<i64>,
 }
 
-/// What a toleration asks of a taint of its key and effect.
+/// Condition of a toleration on a taint of its key and effect.
 #[derive(Debug)]
 pub(crate) enum Rule {
     Exists,
     Equal(Text),
     Number(Ordering, i64),
     Version(Ordering, Version),
-    Expression(Arc<TolerationExpression>),
-    /// Nothing is tolerated.
+    Expression(TolerationExpression),
+    /// Tolerates nothing.
     Never(Unusable),
 }
 
-/// Why a toleration or a requirement matches nothing, whatever it is asked about.
+/// A reason why a toleration or a requirement can never match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unusable {
-    /// It needs a gate that is off.
+    /// The required gate is disabled.
     GateOff(Gate),
-    /// Its operator is not known.
+    /// The operator is unknown.
     UnknownOperator(Text),
-    /// Its value is not a canonical whole number.
+    /// The value is not a canonical whole number.
     NotANumber(Text),
-    /// Its value is not a version.
+    /// The value is not a version.
     NotAVersion(String),
-    /// Its expression does not compile.
+    /// The expression does not compile.
     DoesNotCompile(String),
 }
 
-/// What becomes of a running pod on a node with `NoExecute` taints.
+/// Effect of `NoExecute` taints on a running pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stay {
-    /// It does not tolerate them, and has to go.
+    /// The pod does not tolerate them and must be evicted.
     No,
-    /// It tolerates them for this many seconds.
+    /// The pod tolerates them for this many seconds.
     Seconds(i64),
-    /// It tolerates them.
+    /// The pod tolerates them.
     Forever,
 }
 
 impl Tolerations {
-    /// The tolerations of a pod. What cannot be used tolerates nothing.
+    /// Compiles the tolerations of a pod. Unusable ones tolerate nothing.
     pub fn new(tolerations: &[v1::Toleration], cache: &CompileCache, features: &Features) -> Self {
         Tolerations { list: tolerations.iter().map(|it| Toleration::new(it, cache, features)).collect() }
     }
@@ -92,14 +94,15 @@ impl Tolerations {
         taints.iter().position(|taint| counts(taint) && !self.tolerate(taint))
     }
 
-    /// How many taints with the effect `PreferNoSchedule` are not tolerated; tolerations of other effects do not count.
+    /// Returns the number of taints with the effect `PreferNoSchedule` that are not tolerated; tolerations of
+    /// other effects do not count.
     pub fn intolerable_soft_count(&self, taints: &[Taint]) -> usize {
         let soft = taints.iter().filter(|taint| taints::is_soft(taint));
         soft.filter(|taint| !self.tolerate(taint)).count()
     }
 
-    /// How long a running pod may stay: for each `NoExecute` taint the first toleration that matches counts, then the
-    /// minimum over the taints. `tolerationSeconds` below zero mean at once.
+    /// Returns how long a running pod may stay: for each `NoExecute` taint the first matching toleration
+    /// counts, then the minimum over the taints. Negative `tolerationSeconds` mean at once.
     pub fn stay(&self, taints: &[Taint]) -> Stay {
         let mut stay = Stay::Forever;
         for taint in taints.iter().filter(|taint| taints::is_no_execute(taint)) {
@@ -117,7 +120,7 @@ impl Tolerations {
         stay
     }
 
-    /// Which taints of a set that has masks are tolerated: a bit for each.
+    /// Returns the tolerated taints of a set that has masks, a bit for each.
     pub(crate) fn tolerated(&self, set: &Set) -> u32 {
         let mut mask = 0;
         for toleration in &self.list {
@@ -146,11 +149,11 @@ impl Tolerations {
         self.list.iter().filter_map(move |toleration| {
             let Rule::Expression(expression) = &toleration.rule else { return None };
             let outcome = expression.outcome(&taints::seen_by_expressions(taint));
-            outcome.failure().is_some().then(|| (expression.text(), outcome.clone()))
+            outcome.own_failure().is_some().then(|| (expression.text(), outcome.clone()))
         })
     }
 
-    /// Why a taint that a toleration would compare as a version is not one.
+    /// Returns the parse error of a taint value that a toleration would compare as a version.
     pub fn not_a_version(&self, taint: &Taint) -> Option<String> {
         let compares = |it: &Toleration| it.is_for(taint) && matches!(it.rule, Rule::Version(..));
         let error = || Version::parse_tolerant(&taint.value).err().map(|error| error.to_string());
@@ -164,10 +167,11 @@ impl Tolerations {
 }
 
 impl Toleration {
-    /// A toleration. What cannot be used tolerates nothing.
+    /// Compiles a toleration. An unusable one tolerates nothing.
     pub fn new(toleration: &v1::Toleration, cache: &CompileCache, features: &Features) -> Self {
         let rule = Rule::new(toleration, cache, features).unwrap_or_else(Rule::Never);
-        // Beside an expression, key and effect are refused; where they are there nevertheless, they must fit, too.
+        // Validation rejects key and effect next to an expression; if they exist nevertheless, they must match,
+        // too.
         Toleration {
             key: toleration.key.clone(),
             effect: toleration.effect.clone(),
@@ -188,7 +192,7 @@ impl Toleration {
         self.seconds
     }
 
-    /// Why it tolerates nothing at all.
+    /// The reason why it can never match.
     pub fn unusable(&self) -> Option<&Unusable> {
         match &self.rule {
             Rule::Never(why) => Some(why),
@@ -284,7 +288,51 @@ pub fn is_about(toleration: &v1::Toleration, key: &str, effect: &str) -> bool {
         && (toleration.effect.is_empty() || toleration.effect == effect)
 }
 
-/// Puts a toleration into a list: it replaces the same one, or is added at the end. Answers whether the list changed.
+/// Whether one toleration tolerates everything that another one does, as far as their fields show it. Follows
+/// `isSuperset` of Kubernetes' `pkg/util/tolerations`. The set of taints that an expression tolerates is not known, so
+/// an expression includes only itself.
+pub fn includes(more: &v1::Toleration, less: &v1::Toleration) -> bool {
+    if more == less {
+        return true;
+    }
+    if !more.expression.is_empty() || !less.expression.is_empty() {
+        return false;
+    }
+    if less.key != more.key && (!more.key.is_empty() || more.operator != "Exists") {
+        return false;
+    }
+    if less.effect != more.effect && !more.effect.is_empty() {
+        return false;
+    }
+    if TaintEffect::from_name(&more.effect) == Some(TaintEffect::NoExecute)
+        && let Some(limit) = more.toleration_seconds
+        && less.toleration_seconds.is_none_or(|seconds| seconds > limit)
+    {
+        return false;
+    }
+    match more.operator.as_str() {
+        "Equal" | "" => less.operator == "Equal" && less.value == more.value,
+        "Exists" => true,
+        _ => false,
+    }
+}
+
+/// The positions of the tolerations that no other one in the list includes; of equal ones the first stays.
+pub fn not_included(tolerations: &[v1::Toleration]) -> Vec<usize> {
+    let mut kept: Vec<usize> = Vec::new();
+    for (position, toleration) in tolerations.iter().enumerate() {
+        let mut earlier = kept.iter().filter_map(|kept| tolerations.get(*kept));
+        let mut later = tolerations.iter().skip(position.saturating_add(1));
+        let is_included = earlier.any(|other| includes(other, toleration))
+            || later.any(|other| other != toleration && includes(other, toleration));
+        if !is_included {
+            kept.push(position);
+        }
+    }
+    kept
+}
+
+/// Adds a toleration to a list, or replaces an equal one. Returns whether the list changed.
 pub fn add_or_update(tolerations: &mut Vec<v1::Toleration>, toleration: &v1::Toleration) -> bool {
     let mut same = tolerations.iter_mut().filter(|it| is_same(it, toleration)).peekable();
     if same.peek().is_none() {
@@ -331,6 +379,31 @@ mod tests {
         assert!(is_same(&with("true"), &longer));
         assert!(is_about(&plain, "node.kubernetes.io/not-ready", "NoExecute"));
         assert!(!is_about(&with("true"), "node.kubernetes.io/not-ready", "NoExecute"));
+    }
+
+    #[track_caller]
+    fn check_not_included(tolerations: &str, kept: &[usize]) {
+        let tolerations = api::json::parse(tolerations.as_bytes()).unwrap();
+        let tolerations: Vec<v1::Toleration> = api::json::from_value(&tolerations).unwrap();
+        assert_eq!(not_included(&tolerations), kept);
+    }
+
+    #[test]
+    fn included_tolerations_are_left_out() {
+        check_not_included(r#"[{"key":"a","operator":"Equal","value":"x"},{"key":"a","operator":"Exists"}]"#, &[1]);
+        check_not_included(r#"[{"key":"a","operator":"Exists"},{"key":"a","operator":"Exists"}]"#, &[0]);
+        check_not_included(r#"[{"key":"a","operator":"Exists"},{"key":"b","operator":"Exists"}]"#, &[0, 1]);
+        check_not_included(r#"[{"operator":"Exists","effect":"NoSchedule"},{"operator":"Exists"}]"#, &[1]);
+        // A limit of time includes only shorter ones.
+        let seconds = |first: &str, second: &str| {
+            let toleration =
+                |seconds: &str| format!(r#"{{"key":"a","operator":"Exists","effect":"NoExecute"{seconds}}}"#);
+            format!("[{},{}]", toleration(first), toleration(second))
+        };
+        check_not_included(&seconds(r#","tolerationSeconds":5"#, r#","tolerationSeconds":3"#), &[0]);
+        check_not_included(&seconds(r#","tolerationSeconds":5"#, ""), &[1]);
+        // The taints that an expression tolerates are not known.
+        check_not_included(r#"[{"operator":"Exists"},{"expression":"true"}]"#, &[0, 1]);
     }
 
     #[test]

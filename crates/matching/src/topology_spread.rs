@@ -1,4 +1,4 @@
-//! How evenly pods spread over a topology: constraints compiled once.
+//! Topology spread constraints, compiled once.
 //!
 //! Follows `topologySpreadConstraint` of Kubernetes' scheduler.
 
@@ -10,20 +10,20 @@ use api::meta::v1::{LabelSelector, StringMap};
 use crate::node::Node;
 use crate::pod::PodMatcher;
 
-/// How evenly pods spread over a topology.
+/// Constraint on the distribution of pods over a topology.
 #[derive(Debug, Clone)]
 pub struct SpreadConstraint {
     /// By how many pods a part of the topology may be ahead.
     pub max_skew: i32,
-    /// The label of nodes that says which part they are in.
+    /// Node label whose value identifies the domain.
     pub topology_key: Text,
-    /// Which pods count; nothing for none.
+    /// Selector of the pods that count; `None` selects none.
     pub selector: Option<Selector>,
     /// With fewer parts than this, the emptiest counts as empty.
     pub min_domains: i32,
-    /// Nodes that the pod's affinity excludes do not count.
+    /// Whether nodes that the pod's affinity excludes are ignored.
     pub honors_affinity: bool,
-    /// Nodes whose taints the pod does not tolerate do not count.
+    /// Whether nodes whose taints the pod does not tolerate are ignored.
     pub honors_taints: bool,
 }
 

@@ -1,40 +1,39 @@
-//! Which volume a claim gets, and from which nodes a volume can be reached.
+//! Matching of claims and volumes, and of volumes and nodes.
 //!
-//! Follows `component-helpers/storage/volume`: scheduler and binder ask the same questions.
+//! Follows `component-helpers/storage/volume`: scheduler and binder share these rules.
 
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use api::json::Text;
 use api::labels::{Selector, SelectorError};
 use api::meta::v1::StringMap;
 use api::quantity::Quantity;
+use api::well_known::ANNOTATION_STORAGE_CLASS_BETA;
 
 use crate::expressions::CompileCache;
 use crate::features::Features;
 use crate::node::{Labels, Node};
 use crate::node_selector::NodeSelector;
 
-const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
-
-/// From which nodes a volume can be reached: built once per volume.
+/// Matches the nodes from which a volume is accessible: built once per volume.
 #[derive(Debug, Default)]
 pub struct VolumeMatcher {
     pub(crate) selector: Option<NodeSelector>,
 }
 
-/// Who looks for a volume.
+/// The party that searches for a volume.
 #[derive(Debug, Clone, Copy)]
 pub enum Seeker<'n> {
     /// The scheduler, for a node with these labels.
     Scheduler(&'n Labels),
     /// The binder; claims that wait for their first pod get only volumes that were bound to them before.
     Binder {
-        /// The claim waits for its first pod.
+        /// Whether the claim waits for its first pod.
         waits_for_pod: bool,
     },
 }
 
 impl VolumeMatcher {
-    /// From which nodes the volume can be reached.
+    /// Builds the matcher of a volume.
     pub fn new(volume: &PersistentVolume, cache: &CompileCache, features: &Features) -> Self {
         let required = volume.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
         VolumeMatcher { selector: required.map(|selector| NodeSelector::new(selector, cache, features)) }
@@ -43,7 +42,7 @@ impl VolumeMatcher {
     /// Whether the volume can be reached from a node with these labels.
     ///
     /// # Errors
-    /// Why not, in Kubernetes' words.
+    /// The reason, in Kubernetes' words.
     pub fn check(&self, labels: &Labels) -> Result<(), String> {
         let Some(selector) = &self.selector else { return Ok(()) };
         match selector.try_matches(&nameless(labels)) {
@@ -118,7 +117,7 @@ pub fn find<'v>(
     Ok(smallest.map(|(volume, _)| volume))
 }
 
-/// The name of a claim's class; empty where it asks for none.
+/// Class name of a claim; empty if it has none.
 pub fn class_of_claim(claim: &PersistentVolumeClaim) -> &str {
     let class = claim.spec.storage_class_name.as_deref().unwrap_or_default();
     annotated_class(&claim.metadata.annotations).unwrap_or(class)
@@ -129,9 +128,9 @@ pub fn class_of_volume(volume: &PersistentVolume) -> &str {
     annotated_class(&volume.metadata.annotations).unwrap_or(&volume.spec.storage_class_name)
 }
 
-/// The old way to name a class, which still comes first.
+/// The deprecated annotation for a class, which still takes precedence.
 fn annotated_class(annotations: &StringMap) -> Option<&str> {
-    annotations.get(CLASS_ANNOTATION).map(Text::as_str)
+    annotations.get(ANNOTATION_STORAGE_CLASS_BETA).map(Text::as_str)
 }
 
 fn is_available(volume: &PersistentVolume, claim: &PersistentVolumeClaim, selector: Option<&Selector>) -> bool {

@@ -98,7 +98,7 @@ fn expressions_compile_and_yield_as_the_cases_say() {
     }
 }
 
-/// An object in which what a case does not say has a default.
+/// Returns an object with defaults for everything that a case does not set.
 fn completed(case: Option<&Value>, defaults: Value) -> Value {
     let mut object = defaults;
     for (key, value) in case.and_then(Value::as_object).into_iter().flat_map(|fields| fields.iter()) {
@@ -160,9 +160,9 @@ fn claims_get_the_volumes_that_the_cases_say() {
 fn an_expression_is_compiled_once_for_each_kind_of_place() {
     let cache = cache(4);
     let first = cache.toleration("true").unwrap();
-    assert!(Arc::ptr_eq(&first, &cache.toleration("true").unwrap()));
+    assert!(first.is_shared_with(&cache.toleration("true").unwrap()));
     let first = cache.node_affinity("true").unwrap();
-    assert!(Arc::ptr_eq(&first, &cache.node_affinity("true").unwrap()));
+    assert!(first.is_shared_with(&cache.node_affinity("true").unwrap()));
     for statistics in [cache.toleration_statistics(), cache.node_affinity_statistics()] {
         assert_eq!((statistics.hits, statistics.misses, statistics.evictions), (1, 1, 0));
     }

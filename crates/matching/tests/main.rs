@@ -1,4 +1,4 @@
-//! Verdicts against recorded answers and against a second way to get them.
+//! Verdicts compared with recorded ones and with a second implementation.
 //!
 //! One binary for all: every test builds into it, and it is linked once.
 #![allow(
@@ -11,6 +11,11 @@
     reason = "tests"
 )]
 
+// The short name of the crate in the rest of the workspace.
+extern crate celplane_matching as matching;
+
 mod agreement;
+mod budget;
 mod cases;
 mod golden;
+mod samples;

@@ -1,19 +1,20 @@
-//! Policies of admission and their bindings: for what they are asked, with which parameters, and what follows.
+//! Admission policies and their bindings: matched requests, parameters and actions.
 //!
-//! Follows `pkg/apis/admissionregistration/validation`. Expressions must be there; those of conditions
-//! must compile. Nothing evaluates them here.
+//! Follows `pkg/apis/admissionregistration/validation`. Expressions must compile; [`crate::admission`] evaluates them.
 
 use std::collections::BTreeSet;
 
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;
+use api::json_path::JsonPath;
 use api::names;
+use cel_kubernetes::environments::admission::{CompileError, Compiler, PolicyCompiler, Scope, Yields};
 
-use crate::document::Read;
-use crate::expressions::{self, Place};
+use crate::conditions;
 use crate::generic;
 use crate::meta;
-use crate::strategy::{Context, Strategy};
+use crate::seen::Seen;
+use crate::strategy::{Context, Part, Strategy};
 use crate::webhooks;
 
 pub(crate) const VALIDATING: Strategy = Strategy {
@@ -22,8 +23,31 @@ pub(crate) const VALIDATING: Strategy = Strategy {
         meta::validate_update(policy, old, errors);
         validate_validating(policy, Some(old), context, errors);
     },
+    subresources: &[("status", Part { prepare: generic::prepare_status_alone, validate: validate_status })],
     ..generic::WITH_GENERATION_AND_STATUS_ALONE
 };
+
+fn validate_status(policy: &Value, old: &Value, _: &Context<'_>, errors: &mut Errors) {
+    meta::validate_update(policy, old, errors);
+    let (status, at) = (policy.field("status"), Path::new("status"));
+    let (checking, list) = (at.child("typeChecking"), status.field("typeChecking").list("expressionWarnings"));
+    let list_at = checking.child("expressionWarnings");
+    for (index, warning) in list.iter().enumerate() {
+        let here = list_at.index(index);
+        if warning.text("warning").is_empty() {
+            errors.required(here.child("warning"), "");
+        }
+        match warning.text("fieldRef").trim() {
+            "" => errors.required(here.child("fieldRef"), ""),
+            reference => {
+                if let Err(error) = JsonPath::parse_template(&format!("{{{reference}}}")) {
+                    errors.invalid(here.child("fieldRef"), reference, format!("invalid JSONPath: {error}"));
+                }
+            }
+        }
+    }
+    conditions::validate(status.list("conditions"), &at.child("conditions"), errors);
+}
 
 pub(crate) const MUTATING: Strategy = Strategy {
     validate_create: |policy, context, errors| validate_mutating(policy, None, context, errors),
@@ -55,7 +79,7 @@ pub(crate) const MUTATING_BINDING: Strategy = Strategy {
 const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
-/// What is deleted cannot be changed on its way.
+/// Operations that can be mutated: a deletion cannot.
 const MUTATED: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 const AUDIT_ANNOTATIONS_MAX: usize = 20;
 const AUDIT_EXPRESSION_MAX: usize = 5 * 1024;
@@ -70,15 +94,24 @@ fn required_one_of(value: &Value, field: &str, supported: &[&str], at: &Path<'_>
     }
 }
 
+/// As [`required_one_of`], where an empty text is not a missing one.
+fn pointer_to_one_of(value: &Value, field: &str, supported: &[&str], at: &Path<'_>, errors: &mut Errors) {
+    match value.optional_text(field) {
+        None => errors.required(at.child(field), ""),
+        Some(text) if !supported.contains(&text) => errors.not_supported(at.child(field), text, supported),
+        Some(_) => {}
+    }
+}
+
 fn is_blank(text: &str) -> bool {
     text.trim().is_empty()
 }
 
-/// What policies of both kinds have in common, before what they do.
+/// Validates the common part of both kinds of policies.
 fn validate_policy(policy: &Value, errors: &mut Errors) {
     meta::validate(policy, false, names::dns1123_subdomain, errors);
     let (spec, at) = (policy.field("spec"), Path::new("spec"));
-    required_one_of(spec, "failurePolicy", &FAILURE_POLICIES, &at, errors);
+    pointer_to_one_of(spec, "failurePolicy", &FAILURE_POLICIES, &at, errors);
     if let Some(kind) = spec.optional("paramKind") {
         validate_param_kind(kind, &at.child("paramKind"), errors);
     }
@@ -94,13 +127,49 @@ fn validate_policy(policy: &Value, errors: &mut Errors) {
     }
 }
 
-fn validate_conditions_and_variables(
+/// The compiler of a policy's expressions: with variables, or without.
+enum Sources<'c> {
+    Plain(&'c Compiler, bool),
+    Composed(PolicyCompiler<'c>),
+}
+
+impl Sources<'_> {
+    /// Adds what is wrong with an expression, which is shown as `shown`.
+    fn validate(
+        &self,
+        (text, shown): (&str, &str),
+        yields: Yields,
+        authorizer: bool,
+        at: Path<'_>,
+        errors: &mut Errors,
+    ) {
+        let patch_types = matches!(yields, Yields::Object | Yields::JsonPatch);
+        let result = match self {
+            Sources::Plain(compiler, params) => {
+                compiler.compile(text, yields, Scope { params: *params, authorizer, patch_types })
+            }
+            Sources::Composed(compiler) => compiler.compile(text, yields, authorizer, patch_types),
+        };
+        report(result.err(), shown, at, errors);
+    }
+}
+
+fn report(error: Option<CompileError>, shown: &str, at: Path<'_>, errors: &mut Errors) {
+    match error {
+        None => {}
+        Some(CompileError::Invalid(why)) => errors.invalid(at, shown, why),
+        Some(CompileError::Internal(why)) => errors.internal(at, why),
+    }
+}
+
+fn validate_conditions_and_variables<'c>(
     spec: &Value,
     old: Option<&Value>,
-    context: &Context<'_>,
+    context: &Context<'c>,
+    is_composed: bool,
     at: &Path<'_>,
     errors: &mut Errors,
-) {
+) -> Option<Sources<'c>> {
     // What was accepted once may stay.
     let is_stored = old
         .map(|old| old.field("spec"))
@@ -109,6 +178,15 @@ fn validate_conditions_and_variables(
         let (conditions, has_params) = (spec.list("matchConditions"), spec.has("paramKind"));
         validate_conditions(conditions, has_params, context, &at.child("matchConditions"), errors);
     }
+    let Some(compiler) = context.expressions.policies() else {
+        errors.internal(*at, "the compiler of expressions cannot be made".to_owned());
+        return None;
+    };
+    let has_params = spec.has("paramKind");
+    if !is_composed && spec.list("variables").is_empty() {
+        return Some(Sources::Plain(compiler, has_params));
+    }
+    let mut composed = compiler.policy(has_params);
     let list = at.child("variables");
     for (index, variable) in spec.list("variables").iter().enumerate() {
         let here = list.index(index);
@@ -118,13 +196,18 @@ fn validate_conditions_and_variables(
         } else if !is_identifier(name) {
             errors.invalid(here.child("name"), name, "must be a valid CEL identifier");
         }
-        if is_blank(variable.text("expression")) {
+        let expression = variable.text("expression");
+        if is_blank(expression) {
             errors.required(here.child("expression"), "expression is not specified");
+        } else {
+            let result = composed.add_variable(name, expression);
+            report(result.err(), expression, here.child("expression"), errors);
         }
     }
+    Some(Sources::Composed(composed))
 }
 
-/// Conditions under which a policy or a webhook is asked.
+/// Validates the match conditions of a policy or a webhook.
 pub(crate) fn validate_conditions(
     conditions: &[Value],
     has_params: bool,
@@ -141,8 +224,12 @@ pub(crate) fn validate_conditions(
         match condition.text("expression").trim() {
             "" => errors.required(here.child("expression"), ""),
             expression => {
-                let place = Place::MatchCondition { has_params };
-                expressions::validate(context.expressions, place, expression, here.child("expression"), errors);
+                let scope = Scope { params: has_params, authorizer: true, patch_types: false };
+                let result = match context.expressions.policies() {
+                    Some(compiler) => compiler.compile(expression, Yields::Bool, scope).map(drop),
+                    None => Err(CompileError::Internal("the compiler of expressions cannot be made".to_owned())),
+                };
+                report(result.err(), expression, here.child("expression"), errors);
             }
         }
         let name = condition.text("name");
@@ -169,7 +256,7 @@ fn is_identifier(text: &str) -> bool {
 fn validate_validating(policy: &Value, old: Option<&Value>, context: &Context<'_>, errors: &mut Errors) {
     validate_policy(policy, errors);
     let (spec, at) = (policy.field("spec"), Path::new("spec"));
-    validate_conditions_and_variables(spec, old, context, &at, errors);
+    let sources = validate_conditions_and_variables(spec, old, context, false, &at, errors);
     let (validations, annotations) = (spec.list("validations"), spec.list("auditAnnotations"));
     let (validations_at, annotations_at) = (at.child("validations"), at.child("auditAnnotations"));
     if validations.is_empty() && annotations.is_empty() {
@@ -179,7 +266,7 @@ fn validate_validating(policy: &Value, old: Option<&Value>, context: &Context<'_
         return;
     }
     for (index, validation) in validations.iter().enumerate() {
-        validate_validation(validation, &validations_at.index(index), errors);
+        validate_validation(validation, sources.as_ref(), &validations_at.index(index), errors);
     }
     if annotations.len() > AUDIT_ANNOTATIONS_MAX {
         let shown = crate::render::list(PACKAGE, "AuditAnnotation", annotations);
@@ -201,6 +288,10 @@ fn validate_validating(policy: &Value, old: Option<&Value>, context: &Context<'_
         } else if expression.len() > AUDIT_EXPRESSION_MAX {
             let detail = format!("must not exceed {AUDIT_EXPRESSION_MAX} bytes in length");
             errors.required(here.child("valueExpression"), detail);
+        } else if let Some(sources) = &sources {
+            let shown = annotation.text("valueExpression");
+            let here = here.child("valueExpression");
+            sources.validate((expression, shown), Yields::StringOrNull, true, here, errors);
         }
         if !seen.insert(key) {
             errors.duplicate(here.child("key"), key);
@@ -210,9 +301,12 @@ fn validate_validating(policy: &Value, old: Option<&Value>, context: &Context<'_
 
 const PACKAGE: &str = "k8s.io/api/admissionregistration/v1";
 
-fn validate_validation(validation: &Value, at: &Path<'_>, errors: &mut Errors) {
-    if is_blank(validation.text("expression")) {
+fn validate_validation(validation: &Value, sources: Option<&Sources<'_>>, at: &Path<'_>, errors: &mut Errors) {
+    let expression = validation.text("expression");
+    if is_blank(expression) {
         errors.required(at.child("expression"), "expression is not specified");
+    } else if let Some(sources) = sources {
+        sources.validate((expression, expression), Yields::Bool, true, at.child("expression"), errors);
     }
     for field in ["messageExpression", "message"] {
         let text = validation.text(field);
@@ -220,6 +314,11 @@ fn validate_validation(validation: &Value, at: &Path<'_>, errors: &mut Errors) {
             errors.invalid(at.child(field), text, "must be non-empty if specified");
         } else if field == "message" && text.trim().contains(['\r', '\n']) {
             errors.invalid(at.child(field), text, "must not contain line breaks");
+        } else if field == "messageExpression"
+            && !text.is_empty()
+            && let Some(sources) = sources
+        {
+            sources.validate((text, text), Yields::String, false, at.child(field), errors);
         }
     }
     if let Some(reason) = validation.optional_text("reason").filter(|it| !REASONS.contains(it)) {
@@ -231,18 +330,18 @@ fn validate_mutating(policy: &Value, old: Option<&Value>, context: &Context<'_>,
     validate_policy(policy, errors);
     let (spec, at) = (policy.field("spec"), Path::new("spec"));
     validate_mutated(spec.field("matchConstraints"), &at.child("matchConstraints"), errors);
-    validate_conditions_and_variables(spec, old, context, &at, errors);
+    let sources = validate_conditions_and_variables(spec, old, context, true, &at, errors);
     let list = at.child("mutations");
     if spec.list("mutations").is_empty() {
         errors.required(list, "mutations must contain at least one item");
     }
     for (index, mutation) in spec.list("mutations").iter().enumerate() {
-        validate_mutation(mutation, &list.index(index), errors);
+        validate_mutation(mutation, sources.as_ref(), &list.index(index), errors);
     }
     required_one_of(spec, "reinvocationPolicy", &["IfNeeded", "Never"], &at, errors);
 }
 
-fn validate_mutation(mutation: &Value, at: &Path<'_>, errors: &mut Errors) {
+fn validate_mutation(mutation: &Value, sources: Option<&Sources<'_>>, at: &Path<'_>, errors: &mut Errors) {
     let kinds = [("JSONPatch", "jsonPatch"), ("ApplyConfiguration", "applyConfiguration")];
     let kind = mutation.text("patchType");
     if kind.is_empty() {
@@ -253,12 +352,22 @@ fn validate_mutation(mutation: &Value, at: &Path<'_>, errors: &mut Errors) {
         errors.not_supported(at.child("patchType"), kind, &["ApplyConfiguration", "JSONPatch"]);
         return;
     }
-    for (known, field) in kinds {
+    // The field that belongs to the type comes first.
+    let own_first =
+        kinds.iter().filter(|(known, _)| *known == kind).chain(kinds.iter().filter(|(known, _)| *known != kind));
+    for (known, field) in own_first {
         let here = at.child(field);
-        match (known == kind, mutation.optional(field)) {
+        match (*known == kind, mutation.optional(field)) {
             (true, None) => errors.required(here, format!("must be specified when patchType is {kind}")),
-            (true, Some(patch)) if is_blank(patch.text("expression")) => {
-                errors.required(here.child("expression"), "");
+            (true, Some(patch)) => {
+                let yields = if kind == "JSONPatch" { Yields::JsonPatch } else { Yields::Object };
+                match (patch.text("expression").trim(), sources) {
+                    ("", _) => errors.required(here.child("expression"), ""),
+                    (text, Some(sources)) => {
+                        sources.validate((text, text), yields, true, here.child("expression"), errors);
+                    }
+                    (_, None) => {}
+                }
             }
             (false, Some(_)) => {
                 let shown = BadValue::from(format!("{{{field}}}"));
@@ -311,7 +420,7 @@ fn validate_group_version(group: &str, version: &str, whole: &str, at: Path<'_>,
 }
 
 fn validate_match(matched: &Value, at: &Path<'_>, errors: &mut Errors) {
-    required_one_of(matched, "matchPolicy", &["Equivalent", "Exact"], at, errors);
+    pointer_to_one_of(matched, "matchPolicy", &["Equivalent", "Exact"], at, errors);
     for name in ["namespaceSelector", "objectSelector"] {
         match matched.optional(name) {
             None => errors.required(at.child(name), ""),
@@ -393,11 +502,12 @@ fn validate_param_ref(reference: &Value, at: &Path<'_>, errors: &mut Errors) {
 
 fn validate_actions(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
     let actions: Vec<&str> = spec.texts("validationActions").collect();
+    let mut seen = Seen::default();
     for (index, action) in actions.iter().enumerate() {
         if !ACTIONS.contains(action) {
             errors.not_supported(at.index(index), *action, &ACTIONS);
         }
-        if actions.iter().take(index).any(|it| it == action) {
+        if !seen.insert(*action) {
             errors.duplicate(at.index(index), *action);
         }
     }

@@ -1,17 +1,18 @@
 //! From a document to what is stored: decode, default, prepare, validate, warn.
 //!
-//! Follows `BeforeCreate` and `BeforeUpdate` of Kubernetes' `registry/rest`. Admission plugins stand between defaults
-//! and preparation in a server, which therefore calls the steps; tools and tests call [`create`] and [`update`].
+//! The order of the steps is in [`pipeline`](crate::pipeline). [`BuiltIn`] holds the rules of built-in kinds; tools and
+//! tests call [`create`] and [`update`], which run all steps but those of the server.
 
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
-use api::types::{self, GivenEmpty, Kind, Type, decode, normalize};
+use api::types::{self, GivenEmpty, Type, decode, normalize};
 
 use crate::conversion;
 use crate::defaults;
-use crate::document::{Edit, Read};
+use crate::lost_expressions;
 use crate::meta;
+use crate::pipeline::{Identity, Pipeline, Rejection, Rules, Update, Write};
 use crate::resources::Resource;
 use crate::strategy::Context;
 
@@ -20,9 +21,9 @@ use crate::strategy::Context;
 pub struct Document {
     /// The object in normal form.
     pub object: Value,
-    /// What strict field validation complains about: `unknown field "spec.bogus"`.
+    /// Errors of strict field validation: `unknown field "spec.bogus"`.
     pub strict_errors: Vec<String>,
-    /// Where empty lists and maps were given, which the normal form leaves out and messages show.
+    /// Positions of empty lists and maps in the input, which the normal form omits and messages show.
     pub given_empty: GivenEmpty,
 }
 
@@ -31,13 +32,13 @@ pub struct Document {
 pub struct Accepted {
     /// As it is stored and returned.
     pub object: Value,
-    /// What users are told in `Warning` headers.
+    /// `Warning` headers of the response.
     pub warnings: Vec<String>,
-    /// What strict field validation complains about.
+    /// Errors of strict field validation.
     pub strict_errors: Vec<String>,
 }
 
-/// Why an object is not accepted.
+/// A reason to reject an object.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
@@ -47,7 +48,7 @@ pub enum Refused {
     /// The request does not fit the object.
     #[error("{0}")]
     BadRequest(String),
-    /// What is needed to handle the object is missing.
+    /// A requirement for handling the object is missing.
     #[error("{0}")]
     Internal(String),
     /// Fields are wrong.
@@ -57,7 +58,7 @@ pub enum Refused {
         message: String,
         /// The errors in order.
         errors: Errors,
-        /// What strict field validation complains about.
+        /// Errors of strict field validation.
         strict_errors: Vec<String>,
     },
 }
@@ -70,29 +71,86 @@ fn convert(resource: &Resource<'_>, object: &mut Value) {
     }
 }
 
-/// Reads a document, fills in defaults, and brings it into the stored version.
-///
-/// # Errors
-/// The document does not fit the type.
-pub fn read(resource: &Resource<'_>, document: &Value, now: &str) -> Result<Document, Refused> {
+/// Decodes a document and brings it into the stored version.
+fn decode_stored(resource: &Resource<'_>, document: &Value) -> Result<Document, Refused> {
     let Some(of) = type_of(resource, document) else {
         return Err(Refused::BadRequest(format!("no type for {}", resource.qualified_kind())));
     };
     let decoded = decode(of, document).map_err(Refused::Decode)?;
     let mut object = decoded.value;
-    defaults::apply(of, &mut object, now);
     convert(resource, &mut object);
-    let strict_errors = decoded.unknown_fields.iter().map(|path| format!("unknown field \"{path}\"")).collect();
     if let Some(of) = type_of(resource, &object) {
         normalize(of, &mut object);
     }
+    let strict_errors = decoded.unknown_fields.iter().map(|path| format!("unknown field \"{path}\"")).collect();
     Ok(Document { object, strict_errors, given_empty: decoded.given_empty })
 }
 
-/// The type of an object in the version that it says it has; in the stored version if it says nothing.
+/// Reads a document, fills in defaults, and brings it into the stored version.
+///
+/// # Errors
+/// The document does not fit the type.
+pub fn read(resource: &Resource<'_>, document: &Value, now: &str) -> Result<Document, Refused> {
+    let mut read = decode_stored(resource, document)?;
+    if let Some(of) = type_of(resource, &read.object) {
+        defaults::apply(of, &mut read.object, now);
+        normalize(of, &mut read.object);
+    }
+    Ok(read)
+}
+
+/// Returns the type of an object in its declared version; in the stored version if it declares none.
 fn type_of(resource: &Resource<'_>, object: &Value) -> Option<&'static Type> {
     let said = object.text("apiVersion");
     types::by_api_version(said, resource.kind).or_else(|| resource.object_type(resource.storage_version()))
+}
+
+/// The rules of a built-in kind.
+#[derive(Debug, Clone, Copy)]
+pub struct BuiltIn<'a> {
+    /// The row of the kind.
+    pub resource: &'a Resource<'a>,
+    /// Features, time and compilers: what validation uses besides the object.
+    pub context: Context<'a>,
+}
+
+impl Rules for BuiltIn<'_> {
+    fn fill_defaults(&self, object: &mut Value) {
+        if let Some(of) = type_of(self.resource, object) {
+            defaults::apply(of, object, self.context.now);
+        }
+    }
+
+    fn prepare(&self, object: &mut Value, update: Option<Update<'_>>) {
+        match update {
+            Some(update) => prepare_update(self.resource, object, update, &self.context),
+            None => prepare_create(self.resource, object, &self.context),
+        }
+    }
+
+    fn validate(&self, object: &Value, update: Option<Update<'_>>) -> Errors {
+        match update {
+            Some(update) => validate_update(self.resource, object, update, &self.context),
+            None => validate_create(self.resource, object, &self.context),
+        }
+    }
+
+    fn canonicalize(&self, object: &mut Value) {
+        (self.resource.strategy.canonicalize)(object);
+    }
+
+    fn normalize(&self, object: &mut Value) {
+        if let Some(of) = type_of(self.resource, object) {
+            normalize(of, object);
+        }
+    }
+
+    fn warnings(&self, object: &Value, update: Option<Update<'_>>) -> Vec<String> {
+        if update.is_some_and(|update| update.subresource.is_some()) {
+            return Vec::new();
+        }
+        warnings(self.resource, object, update.map(|update| update.old), &self.context)
+    }
 }
 
 /// Admits a new object.
@@ -100,15 +158,18 @@ fn type_of(resource: &Resource<'_>, object: &Value) -> Option<&'static Type> {
 /// # Errors
 /// Why it is refused.
 pub fn create(resource: &Resource<'_>, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
-    let Document { mut object, strict_errors, given_empty } = read(resource, document, context.now)?;
-    let mut warnings = fill_metadata(&mut object, context);
-    check_namespace(resource.namespaced, &mut object, context)?;
-    prepare_create(resource, &mut object, context);
-    let errors = validate_create(resource, &given_empty.in_place(&object), context);
-    refuse(resource, &object, errors, &strict_errors)?;
-    warnings.extend((resource.strategy.warn)(&object, None, context));
-    (resource.strategy.canonicalize)(&mut object);
-    Ok(Accepted { object: stored(resource, object, context.now), warnings, strict_errors })
+    let document = decode_stored(resource, document)?;
+    let suffix = if resource.keeps_name_prefix() { "" } else { context.name_suffix };
+    let context = &Context { name_suffix: suffix, ..*context };
+    let kind = shown_kind(resource);
+    let rules = BuiltIn { resource, context: *context };
+    run_offline(
+        Pipeline::create(),
+        document,
+        &Kind { rules: &rules, kind, namespaced: resource.namespaced },
+        None,
+        context,
+    )
 }
 
 /// Admits a change of an object, or of the part of it that a subresource names. `old` is as stored.
@@ -122,32 +183,51 @@ pub fn update(
     subresource: Option<&str>,
     context: &Context<'_>,
 ) -> Result<Accepted, Refused> {
-    let Document { mut object, strict_errors, given_empty } = read(resource, document, context.now)?;
-    let mut warnings = merge_owners(object.make("metadata"), "");
-    check_namespace(resource.namespaced, &mut object, context)?;
-    prepare_update(resource, &mut object, old, subresource, context);
-    let errors = validate_update(resource, &given_empty.in_place(&object), old, subresource, context);
-    refuse(resource, &object, errors, &strict_errors)?;
-    if subresource.is_none() {
-        warnings.extend((resource.strategy.warn)(&object, Some(old), context));
-    }
-    (resource.strategy.canonicalize)(&mut object);
-    Ok(Accepted { object: stored(resource, object, context.now), warnings, strict_errors })
+    let document = decode_stored(resource, document)?;
+    let (kind, rules) = (shown_kind(resource), BuiltIn { resource, context: *context });
+    let kind = Kind { rules: &rules, kind, namespaced: resource.namespaced };
+    run_offline(Pipeline::update(), document, &kind, Some(Update { old, subresource }), context)
 }
 
-/// Gives a new object its identity; gives back what users are told about its owners.
-pub(crate) fn fill_metadata(object: &mut Value, context: &Context<'_>) -> Vec<String> {
-    let metadata = object.make("metadata");
-    for name in ["creationTimestamp", "uid", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"] {
-        metadata.unset(name);
+/// The kind in messages.
+fn shown_kind(resource: &Resource<'_>) -> String {
+    // Events of both groups are one kind inside.
+    if resource.group == "events.k8s.io" { resource.kind.to_owned() } else { resource.qualified_kind() }
+}
+
+/// A kind as [`run_offline`] needs it.
+pub(crate) struct Kind<'a> {
+    pub(crate) rules: &'a dyn Rules,
+    /// The kind in messages.
+    pub(crate) kind: String,
+    pub(crate) namespaced: bool,
+}
+
+/// Runs all steps but those of the server.
+pub(crate) fn run_offline(
+    steps: Pipeline,
+    document: Document,
+    kind: &Kind<'_>,
+    update: Option<Update<'_>>,
+    context: &Context<'_>,
+) -> Result<Accepted, Refused> {
+    let Document { object, strict_errors, given_empty } = document;
+    let mut write = Write {
+        object,
+        given_empty: &given_empty,
+        update,
+        namespace: if kind.namespaced { context.namespace } else { "" },
+        identity: Identity { uid: context.uid, now: context.now, name_suffix: context.name_suffix },
+        warnings: Vec::new(),
+    };
+    match steps.run_offline(&mut write, kind.rules) {
+        Ok(()) => Ok(Accepted { object: write.object, warnings: write.warnings, strict_errors }),
+        Err(Rejection::Invalid(errors)) => {
+            let message = errors.invalid_message(&kind.kind, write.object.field("metadata").text("name"));
+            Err(Refused::Invalid { message, errors, strict_errors })
+        }
+        Err(rejection) => Err(Refused::BadRequest(rejection.to_string())),
     }
-    metadata.set("creationTimestamp", context.now);
-    metadata.set("uid", context.uid);
-    if metadata.text("name").is_empty() && !metadata.text("generateName").is_empty() {
-        let name = generate_name(metadata.text("generateName"), context.name_suffix);
-        metadata.set("name", name);
-    }
-    merge_owners(metadata, "")
 }
 
 /// Resets what users may not set in a new object, and drops what is gated.
@@ -158,9 +238,8 @@ pub fn prepare_create(resource: &Resource<'_>, object: &mut Value, context: &Con
     }
 }
 
-/// What is wrong with a new object.
-#[must_use]
-pub fn validate_create(resource: &Resource<'_>, object: &Value, context: &Context<'_>) -> Errors {
+/// Validates a new object.
+fn validate_create(resource: &Resource<'_>, object: &Value, context: &Context<'_>) -> Errors {
     let mut errors = Errors::new();
     (resource.strategy.validate_create)(object, context, &mut errors);
     if errors.is_empty() {
@@ -171,9 +250,10 @@ pub fn validate_create(resource: &Resource<'_>, object: &Value, context: &Contex
     distinct(resource, errors)
 }
 
-/// Several rules may say the same; users hear it once, except where Kubernetes has no declared rules.
+/// Several rules may report the same error; duplicates are removed, except where Kubernetes has no declarative
+/// rules.
 fn distinct(resource: &Resource<'_>, errors: Errors) -> Errors {
-    if errors.len() < 2 || resource.group == "apiextensions.k8s.io" {
+    if errors.len() < 2 || matches!(resource.group, "apiextensions.k8s.io" | "apiregistration.k8s.io") {
         return errors;
     }
     let mut seen = std::collections::HashSet::new();
@@ -181,13 +261,8 @@ fn distinct(resource: &Resource<'_>, errors: Errors) -> Errors {
 }
 
 /// Resets what users may not change, and drops what is gated.
-pub fn prepare_update(
-    resource: &Resource<'_>,
-    object: &mut Value,
-    old: &Value,
-    subresource: Option<&str>,
-    context: &Context<'_>,
-) {
+fn prepare_update(resource: &Resource<'_>, object: &mut Value, update: Update<'_>, context: &Context<'_>) {
+    let Update { old, subresource } = update;
     let old_metadata = old.field("metadata");
     let generation = old_metadata.field("generation").clone();
     object.make("metadata").set("generation", generation);
@@ -216,15 +291,9 @@ pub(crate) fn keep_metadata(object: &mut Value, old: &Value) {
     }
 }
 
-/// What is wrong with a change.
-#[must_use]
-pub fn validate_update(
-    resource: &Resource<'_>,
-    object: &Value,
-    old: &Value,
-    subresource: Option<&str>,
-    context: &Context<'_>,
-) -> Errors {
+/// Validates a change.
+fn validate_update(resource: &Resource<'_>, object: &Value, update: Update<'_>, context: &Context<'_>) -> Errors {
+    let Update { old, subresource } = update;
     let mut errors = Errors::new();
     let (metadata, at) = (object.field("metadata"), Path::new("metadata"));
     meta::validate_common(metadata, resource.namespaced, names::path_segment, &at, &mut errors);
@@ -236,112 +305,16 @@ pub fn validate_update(
     distinct(resource, errors)
 }
 
-/// The last touch to an object that is accepted.
-pub fn canonicalize(resource: &Resource<'_>, object: &mut Value) {
-    (resource.strategy.canonicalize)(object);
-}
-
-/// What users should know about an object that is accepted.
-#[must_use]
-pub fn warnings(resource: &Resource<'_>, object: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
-    (resource.strategy.warn)(object, old, context)
+/// Returns the warnings for an accepted object.
+fn warnings(resource: &Resource<'_>, object: &Value, old: Option<&Value>, context: &Context<'_>) -> Vec<String> {
+    let mut warnings = (resource.strategy.warn)(object, old, context);
+    if let Some(old) = old.filter(|_| matches!(resource.group, "" | "apps" | "batch")) {
+        warnings.extend(lost_expressions::warnings(old, object));
+    }
+    warnings
 }
 
 fn part(resource: &Resource<'_>, subresource: Option<&str>) -> Option<crate::strategy::Part> {
     let name = subresource?;
     resource.strategy.subresources.iter().find(|(it, _)| *it == name).map(|(_, part)| *part)
-}
-
-/// What comes back from storage: defaults have been applied once more.
-fn stored(resource: &Resource<'_>, object: Value, now: &str) -> Value {
-    let Some(of) = type_of(resource, &object) else { return object };
-    let mut object = object;
-    normalize(of, &mut object);
-    drop_empty_lists(of, &mut object);
-    defaults::apply(of, &mut object, now);
-    normalize(of, &mut object);
-    object
-}
-
-/// Required lists that are empty come back as null.
-fn drop_empty_lists(of: &'static Type, object: &mut Value) {
-    for field in of.fields {
-        let Some(value) = object.get_mut(field.name) else { continue };
-        match (&field.kind, &mut *value) {
-            (Kind::List(_), Value::Array(items)) if items.is_empty() => *value = Value::Null,
-            (Kind::Struct(of), _) => drop_empty_lists(of, value),
-            (Kind::List(inner), Value::Array(items)) => {
-                if let Some(of) = inner.struct_type() {
-                    items.iter_mut().for_each(|item| drop_empty_lists(of, item));
-                }
-            }
-            (Kind::Map(inner), Value::Object(fields)) => {
-                if let Some(of) = inner.struct_type() {
-                    fields.values_mut().for_each(|item| drop_empty_lists(of, item));
-                }
-            }
-            _ => {}
-        }
-    }
-}
-
-fn refuse(resource: &Resource<'_>, object: &Value, errors: Errors, strict_errors: &[String]) -> Result<(), Refused> {
-    if errors.is_empty() {
-        return Ok(());
-    }
-    let name = object.field("metadata").text("name");
-    // Events of both groups are one kind inside.
-    let kind = if resource.group == "events.k8s.io" { resource.kind.to_owned() } else { resource.qualified_kind() };
-    let message = errors.invalid_message(&kind, name);
-    Err(Refused::Invalid { message, errors, strict_errors: strict_errors.to_vec() })
-}
-
-/// The name that is generated from a prefix, which is cut so that the whole has at most 63 characters.
-fn generate_name(prefix: &str, suffix: &str) -> String {
-    let max = 63_usize.saturating_sub(suffix.len());
-    let prefix = prefix.get(..max.min(prefix.len())).unwrap_or(prefix);
-    format!("{prefix}{suffix}")
-}
-
-/// Takes the namespace from the request where the object has none.
-pub(crate) fn check_namespace(is_namespaced: bool, object: &mut Value, context: &Context<'_>) -> Result<(), Refused> {
-    let expected = if is_namespaced { context.namespace } else { "" };
-    let metadata = object.make("metadata");
-    let found = metadata.text("namespace");
-    if found == expected {
-        return Ok(());
-    }
-    if expected.is_empty() {
-        metadata.unset("namespace");
-        return Ok(());
-    }
-    if found.is_empty() {
-        metadata.set("namespace", expected);
-        return Ok(());
-    }
-    let message = "the namespace of the provided object does not match the namespace sent on the request";
-    Err(Refused::BadRequest(message.to_owned()))
-}
-
-/// Equal owner references become one, and the user is told; `when` they were seen stands in the text, if it is known.
-#[must_use]
-pub fn merge_owners(metadata: &mut Value, when: &str) -> Vec<String> {
-    let owners = metadata.list("ownerReferences");
-    let mut kept: Vec<Value> = Vec::with_capacity(owners.len());
-    let mut duplicates: Vec<&str> = Vec::new();
-    for owner in owners {
-        if kept.contains(owner) {
-            duplicates.push(owner.text("uid"));
-        } else {
-            kept.push(owner.clone());
-        }
-    }
-    if duplicates.is_empty() {
-        return Vec::new();
-    }
-    let duplicates = duplicates.join(", ");
-    metadata.set("ownerReferences", kept);
-    vec![format!(
-        ".metadata.ownerReferences contains duplicate entries{when}; API server dedups owner references in 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {duplicates}"
-    )]
 }

@@ -1,4 +1,4 @@
-//! `APIService`: who serves a group and version, and in which order clients see them.
+//! `APIService`: the server of a group and version, and the order in which clients see them.
 //!
 //! Follows `kube-aggregator/pkg/apis/apiregistration/validation` and the strategy of the kind.
 
@@ -6,7 +6,6 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::{base64, names};
 
-use crate::document::{Edit, Read};
 use crate::generic;
 use crate::meta::{self, invalid};
 use crate::strategy::{Part, Strategy};
@@ -27,16 +26,27 @@ pub(crate) const API_SERVICE: Strategy = Strategy {
         }
     },
     validate_create: |service, _, errors| validate(service, errors),
-    validate_update: |service, _, _, errors| validate(service, errors),
+    validate_update: |service, old, _, errors| {
+        validate_metadata_update(service, old, errors);
+        validate(service, errors);
+    },
     subresources: &[(
         "status",
         Part {
             prepare: generic::prepare_status_alone,
-            validate: |service, _, _, errors| validate_status(service.field("status"), errors),
+            validate: |service, old, _, errors| {
+                validate_metadata_update(service, old, errors);
+                validate_status(service.field("status"), errors);
+            },
         },
     )],
     ..generic::WITH_STATUS_ALONE
 };
+
+fn validate_metadata_update(service: &Value, old: &Value, errors: &mut Errors) {
+    let at = Path::new("metadata");
+    meta::validate_update_common(service.field("metadata"), old.field("metadata"), &at, errors);
+}
 
 fn validate(service: &Value, errors: &mut Errors) {
     let at = Path::new("metadata");
@@ -68,7 +78,7 @@ fn validate(service: &Value, errors: &mut Errors) {
     validate_connection(spec, &here, errors);
 }
 
-/// Where a server of others is, and how it is trusted; what is served here needs neither.
+/// Validates the service reference and CA bundle of an aggregated API; APIs that this server serves have neither.
 fn validate_connection(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
     let trust = spec.text("caBundle");
     let skips_verification = spec.flag("insecureSkipTLSVerify");

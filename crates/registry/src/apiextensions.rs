@@ -4,6 +4,7 @@
 //! versions have in common stands at the top: see [`hoist`]. Columns with `expression` follow KEP-4595.
 
 mod columns;
+pub mod conversion_review;
 pub mod custom_resource;
 mod field_path;
 mod hoist;
@@ -20,10 +21,10 @@ use api::names;
 
 use self::hoist::hoist;
 use crate::core::pod::prepare::count_generation;
-use crate::document::{Edit, Read};
 use crate::meta::{self, immutable};
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
+pub(crate) use self::columns::validate_added as validate_added_columns;
 pub use self::rules::CompiledRule;
 pub(crate) use self::rules::compile as compile_rules;
 

@@ -12,9 +12,10 @@ use api::names;
 use crate::core::pod::options::Options;
 use crate::core::pod::{spec as pod_spec, warnings};
 use crate::core::volume_claim::{self, Lenience};
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta::{self, immutable, invalid, non_negative};
 use crate::render;
+use crate::seen::Seen;
 use crate::selectors::Selection;
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 use crate::workload::{self, template_options};
@@ -149,7 +150,7 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
 /// The annotation that counts changes of a DaemonSet's template.
 pub(crate) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// How often the template of a DaemonSet changed; a field inside Kubernetes, an annotation outside.
+/// Number of changes of a DaemonSet's template; an internal field of Kubernetes, stored as an annotation.
 fn template_generation(set: &Value) -> i64 {
     let text = set.field("metadata").map("annotations").get(TEMPLATE_GENERATION).and_then(Value::as_str);
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
@@ -201,7 +202,7 @@ fn validate_template(spec: &Value, options: &Options<'_>, bad_selector: &str, at
     validate_long_running(template, "ReplicaSet", &here, errors);
 }
 
-/// The selector of a workload selects its own template.
+/// Rejects a workload whose selector does not match the labels of its template.
 fn validate_selected(selection: &Selection, template: &Value, at: &Path<'_>, errors: &mut Errors) {
     let labels = template.field("metadata").map("labels");
     // Kubernetes' selector of nothing counts as not empty.
@@ -434,7 +435,7 @@ pub(crate) fn validate_replica_status(object: &Value, old: &Value, not_ready: &s
     validate_collisions(object, old, errors);
 }
 
-/// What is not looked at again.
+/// Parts that are not validated again.
 #[derive(Clone, Copy)]
 struct Skip {
     template: bool,
@@ -509,14 +510,15 @@ fn template_with_claims(spec: &Value) -> Value {
     }
     let name = |claim: &Value| claim.field("metadata").text("name").to_owned();
     let mut volumes: Vec<Value> = Vec::with_capacity(claims.len());
+    let mut seen = Seen::default();
     for claim in claims {
         let name = name(claim);
-        if !volumes.iter().any(|it| it.text("name") == name) {
+        if seen.insert(name.clone()) {
             volumes
                 .push(api::json!({"name": (name.as_str()), "persistentVolumeClaim": {"claimName": (name.as_str())}}));
         }
     }
-    let own = pod.list("volumes").iter().filter(|it| !claims.iter().any(|claim| name(claim) == it.text("name")));
+    let own = pod.list("volumes").iter().filter(|it| !seen.contains(&it.text("name").to_owned()));
     let own: Vec<Value> = own.cloned().collect();
     volumes.extend(own);
     pod.set("volumes", volumes);

@@ -7,7 +7,6 @@ use api::json::Value;
 use api::names;
 
 use crate::core::resource_names::validate_container_name;
-use crate::document::{Edit, Read};
 use crate::generic;
 use crate::meta::{self, NEGATIVE, invalid, non_negative};
 use crate::strategy::{Part, Strategy};
@@ -42,7 +41,7 @@ pub(crate) const AUTOSCALER: Strategy = Strategy {
     ..generic::WITH_GENERATION
 };
 
-/// Which `apiVersion` of a reference is accepted.
+/// Accepted `apiVersion` values of a reference.
 #[derive(Clone, Copy, PartialEq)]
 enum ApiVersion {
     Any,
@@ -78,7 +77,7 @@ fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
             }
         }
     }
-    // The declared rules are asked last.
+    // The declarative rules are evaluated last.
     if let Some(min) = min.filter(|min| *min < 0) {
         errors.invalid(at.child("minReplicas"), min, "must be greater than or equal to 0");
     }
@@ -115,7 +114,7 @@ fn wrong_api_version(reference: &Value, accepted: ApiVersion) -> Option<String> 
     (accepted == ApiVersion::WithGroup && !has_group).then(|| "apiVersion must specify API group".to_owned())
 }
 
-/// The types of metrics and the fields that hold them, in the order in which they are looked at.
+/// The types of metrics and their fields, in the order in which they are validated.
 const SOURCES: [(&str, &str); 5] = [
     ("Object", "object"),
     ("External", "external"),

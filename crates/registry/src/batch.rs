@@ -12,7 +12,7 @@ use api::names;
 use crate::core::pod::options::Options;
 use crate::core::pod::prepare::{count_generation, drop_disabled_fields};
 use crate::core::pod::{spec as pod_spec, warnings as pod_warnings};
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta::{self, IMMUTABLE, non_negative};
 use crate::render;
 use crate::selectors::Selection;
@@ -109,7 +109,7 @@ fn is_changed(object: &Value, old: Option<&Value>) -> bool {
     old.is_none_or(|old| old.field("metadata").int("generation") != object.field("metadata").int("generation"))
 }
 
-/// What users are told about the spec of a job.
+/// Returns the warnings for the spec of a job.
 fn warn_spec(spec: &Value, at: &Path<'_>) -> Vec<String> {
     let mut warnings = Vec::new();
     let is_large = spec.int("completions") > 100_000 && spec.int("parallelism") > 10_000;
@@ -348,7 +348,8 @@ fn validate_update(job: &Value, old: &Value, context: &Context<'_>, errors: &mut
     validate_name(job, errors);
 }
 
-/// How often an indexed job must succeed may change with its parallelism; of others it is fixed.
+/// Validates a change of completions: for an indexed job together with its parallelism; for others it is
+/// immutable.
 fn validate_completions(spec: &Value, old: &Value, at: Path<'_>, errors: &mut Errors) {
     let (new, old) = (spec.field("completions"), old.field("completions"));
     if new == old {
@@ -362,7 +363,7 @@ fn validate_completions(spec: &Value, old: &Value, at: Path<'_>, errors: &mut Er
     }
 }
 
-/// The template is fixed, but for placement and resources while the job is suspended and has no pods.
+/// The template is immutable, except placement and resources while the job is suspended and has no pods.
 fn validate_template_update(spec: &Value, old_spec: &Value, old: &Value, at: &Path<'_>, errors: &mut Errors) {
     let template = spec.field("template");
     let mut expected = old_spec.field("template").clone();

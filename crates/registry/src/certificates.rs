@@ -1,6 +1,6 @@
 //! Kinds of `certificates.k8s.io`: requests for certificates, and bundles of trusted authorities.
 //!
-//! Who asks for a certificate is filled in by the server, and who may approve, sign or attest is decided in admission.
+//! The server fills in the requester of a certificate, and admission decides who may approve, sign or attest.
 //! Follows `pkg/apis/certificates/validation` and `pkg/registry/certificates`.
 
 mod pod_request;
@@ -16,14 +16,13 @@ pub use self::pod_request::stub_of_pod_request;
 pub(crate) use self::pod_request::{EXPIRATION_SECONDS_MAX, KUBERNETES_EXPIRATION_SECONDS_MAX, POD_REQUEST};
 pub(crate) use self::signing_request::SIGNING_REQUEST;
 pub(crate) use self::trust_bundle::{TRUST_BUNDLE, wrong_name};
-use crate::document::Read;
 use crate::meta;
 
-/// Why the request inside a `CertificateSigningRequest` cannot be read, in Kubernetes' words.
+/// A reason why the request inside a `CertificateSigningRequest` cannot be read, in Kubernetes' words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// It is not a PEM block of the right kind.
+    /// The request is not a PEM block of the right kind.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Pem,
     /// The block holds something else.
@@ -31,7 +30,7 @@ pub enum RequestError {
     Malformed,
 }
 
-/// Whom the certificate would name that a `CertificateSigningRequest` asks for.
+/// Returns the subject of a `CertificateSigningRequest`.
 ///
 /// # Errors
 /// [`RequestError`].
@@ -71,13 +70,13 @@ pub(crate) fn validate_signer(signer: &str, at: Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Whether a signer is one of Kubernetes' own.
+/// Whether the domain of a signer is `kubernetes.io` or below it, which Kubernetes reserves.
 pub(crate) fn is_kubernetes_signer(signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     domain == "kubernetes.io" || domain.ends_with(".kubernetes.io")
 }
 
-/// What authors of pods tell a signer: keys with a domain, and not too much.
+/// Validates annotations from authors of pods for a signer: keys with a domain, and a limited size.
 pub(crate) fn validate_user_annotations(annotations: &Object, at: Path<'_>, errors: &mut Errors) {
     let mut size = 0_usize;
     for (key, value) in annotations.iter() {

@@ -5,18 +5,19 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 
-use crate::document::Read;
 use crate::meta::validate_label_name;
+use crate::seen::Seen;
 
 const MAX_REASON: usize = 1024;
 const MAX_MESSAGE: usize = 32 * 1024;
 
 /// Adds what is wrong with a list of conditions.
 pub(crate) fn validate(conditions: &[Value], at: &Path<'_>, errors: &mut Errors) {
+    let mut seen = Seen::default();
     for (index, condition) in conditions.iter().enumerate() {
         let here = at.index(index);
         let kind = condition.text("type");
-        if conditions.iter().take(index).any(|it| it.text("type") == kind) {
+        if !seen.insert(kind) {
             errors.duplicate(here, kind);
         }
         validate_one(condition, &here, errors);
@@ -46,7 +47,7 @@ fn validate_one(condition: &Value, at: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// The reason of a condition, which is a word for programs.
+/// Validates the reason of a condition, which is machine-readable.
 pub(crate) fn validate_reason(reason: &str, max_bytes: usize, at: Path<'_>, errors: &mut Errors) {
     if reason.is_empty() {
         errors.required(at, "");

@@ -1,10 +1,13 @@
-//! Between the version that objects are stored in and the version that a client speaks.
+//! Conversion between the stored version of objects and the version of a client.
 //!
-//! Most resources have one version. Events have two groups with different names for the same fields; the older versions
-//! of `resource.k8s.io` nest requests and devices differently; autoscaling v1 knows only one metric.
+//! Most resources have one version. Events have two groups with different names for the same fields; the older
+//! versions of `resource.k8s.io` nest requests and devices differently; autoscaling v1 has only one metric.
+
+mod metrics;
 
 use api::json::{Object, Value};
 
+use self::metrics::Side;
 use crate::resources::Resource;
 
 /// The `apiVersion` that objects of a resource are stored with.
@@ -173,7 +176,7 @@ fn flatten_device(device: Object) -> Object {
 const CPU_TARGET: &str = "targetCPUUtilizationPercentage";
 const CPU_CURRENT: &str = "currentCPUUtilizationPercentage";
 
-/// Autoscaling v1 knows one metric, the average use of CPU, and keeps the others in annotations.
+/// Autoscaling v1 has one metric, the average use of CPU, and keeps the others in annotations.
 fn autoscaler_from_stored(object: &mut Value) {
     let is_cpu = |metric: &Value| {
         metric.str_at(&["type"]) == Some("Resource")
@@ -193,6 +196,8 @@ fn autoscaler_from_stored(object: &mut Value) {
         }
         if !others.is_empty() {
             let name = if part == "spec" { "metrics" } else { "current-metrics" };
+            let side = if part == "spec" { Side::Target } else { Side::Current };
+            let others = others.iter().map(|metric| metrics::to_annotation(metric, side)).collect();
             let text = api::json::to_string(&Value::Array(others));
             annotations.insert(format!("autoscaling.alpha.kubernetes.io/{name}"), text);
         }
@@ -227,6 +232,11 @@ fn autoscaler_to_stored(object: &mut Value) {
             kept.extend(value.map(|value| (name.to_owned(), value)));
         }
     }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut)
+        && metadata.get("annotations").and_then(Value::as_object).is_some_and(Object::is_empty)
+    {
+        metadata.remove("annotations");
+    }
     let mut restored = |name: &str| {
         let at = kept.iter().position(|(it, _)| it == name)?;
         Some(kept.swap_remove(at).1)
@@ -237,7 +247,10 @@ fn autoscaler_to_stored(object: &mut Value) {
     ];
     for (part, list, name, side, flat) in parts {
         let mut metrics = match restored(name) {
-            Some(Value::Array(metrics)) => metrics,
+            Some(Value::Array(metrics)) => {
+                let side = if part == "spec" { Side::Target } else { Side::Current };
+                metrics.iter().map(|metric| metrics::from_annotation(metric, side)).collect()
+            }
             _ => Vec::new(),
         };
         let Some(fields) = object.get_mut(part).and_then(Value::as_object_mut) else { continue };

@@ -4,7 +4,6 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 
-use crate::document::{Edit, Read};
 use crate::meta;
 use crate::strategy::{Context, PLAIN, Strategy};
 

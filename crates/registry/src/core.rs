@@ -3,6 +3,7 @@
 pub(crate) mod addresses;
 pub(crate) mod config;
 pub(crate) mod event;
+pub(crate) mod expression_totals;
 pub(crate) mod namespace;
 pub(crate) mod node;
 pub(crate) mod node_selector;
@@ -14,5 +15,6 @@ pub(crate) mod replication_controller;
 pub(crate) mod resource_names;
 pub(crate) mod service;
 pub(crate) mod service_given;
+mod service_warnings;
 pub(crate) mod volume_claim;
 pub(crate) mod volume_sources;

@@ -13,8 +13,6 @@ use api::Quantity;
 use api::json::{self, Value};
 use api::types::{Field, Kind, Type};
 
-use crate::document::{Edit, Read};
-
 /// Fills in the defaults of an object in normal form. `now` is the time as text, for fields that default to it.
 pub fn apply(of: &'static Type, object: &mut Value, now: &str) {
     if object.as_object().is_none() {

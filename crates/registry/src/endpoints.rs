@@ -1,18 +1,24 @@
-//! Where the traffic of services ends: `Endpoints` and `EndpointSlice`.
+//! Endpoints of services: `Endpoints` and `EndpointSlice`.
 //!
-//! Addresses with a meaning of their own are no ends. Loopback is allowed, unlike in Kubernetes: there simulated nodes are.
-//! Follows `pkg/apis/discovery/validation` and the part of `pkg/apis/core/validation` about Endpoints.
+//! Special-purpose addresses are not valid endpoints. Loopback is allowed, unlike in Kubernetes, because
+//! simulated nodes use it. Follows `pkg/apis/discovery/validation` and the part of `pkg/apis/core/validation`
+//! about Endpoints.
 
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
+use api::well_known::{
+    CONTROLLER_ENDPOINT_SLICE, CONTROLLER_ENDPOINT_SLICE_MIRRORING, LABEL_ENDPOINT_SLICE_MANAGED_BY,
+    LABEL_ENDPOINTS_MANAGED_BY, LABEL_HOSTNAME,
+};
 
 use crate::core::addresses;
 use crate::core::pod::probes::validate_port_number;
 use crate::core::service::validate_ordinary_address;
-use crate::document::{Read, same};
+use crate::document::same;
 use crate::generic;
 use crate::meta::{self, invalid};
+use crate::seen::Seen;
 use crate::strategy::Strategy;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -27,6 +33,7 @@ pub(crate) const ENDPOINTS: Strategy = Strategy {
         meta::validate(endpoints, true, names::dns1123_subdomain, errors);
         validate_subsets(endpoints, errors);
     },
+    warn: |endpoints, _, _| warn_subsets(endpoints),
     validate_update: |endpoints, old, _, errors| {
         meta::validate_update(endpoints, old, errors);
         // What was accepted once may stay.
@@ -38,6 +45,16 @@ pub(crate) const ENDPOINTS: Strategy = Strategy {
 };
 
 pub(crate) const SLICE: Strategy = Strategy {
+    prepare_create: |slice, context| {
+        (generic::COUNTED_WITH_LABELS.prepare_create)(slice, context);
+        drop_topology(slice, None);
+    },
+    prepare_update: |slice, old, context| {
+        // The generation counts the change as it was sent.
+        (generic::COUNTED_WITH_LABELS.prepare_update)(slice, old, context);
+        drop_topology(slice, Some(old));
+    },
+    warn: |slice, old, _| warn_slice(slice, old),
     validate_create: |slice, _, errors| {
         meta::validate(slice, true, names::dns1123_subdomain, errors);
         validate_slice(slice, None, errors);
@@ -48,6 +65,63 @@ pub(crate) const SLICE: Strategy = Strategy {
     },
     ..generic::COUNTED_WITH_LABELS
 };
+
+/// Drops `deprecatedTopology`, which is read-only since v1. A node that stood there moves to its field.
+fn drop_topology(slice: &mut Value, old: Option<&Value>) {
+    if old.is_some_and(|old| same(old.field("endpoints"), slice.field("endpoints"))) {
+        return;
+    }
+    let node = |endpoint: &Value| endpoint.field("deprecatedTopology").text(LABEL_HOSTNAME).to_owned();
+    let known: Seen<String> = old.map(|old| old.list("endpoints").iter().map(node).collect()).unwrap_or_default();
+    for endpoint in slice.list_mut("endpoints") {
+        let name = node(endpoint);
+        let is_kept = !name.is_empty() && known.contains(&name) && names::dns1123_subdomain(&name).is_empty();
+        if is_kept && !endpoint.has("nodeName") {
+            endpoint.set("nodeName", name);
+        }
+        endpoint.unset("deprecatedTopology");
+    }
+}
+
+fn warn_slice(slice: &Value, old: Option<&Value>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if old.is_none() && slice.text("addressType") == "FQDN" {
+        warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+    }
+    // Kubernetes' own controllers write addresses in canonical form.
+    let manager = slice.field("metadata").field("labels").text(LABEL_ENDPOINT_SLICE_MANAGED_BY);
+    if matches!(manager, CONTROLLER_ENDPOINT_SLICE | CONTROLLER_ENDPOINT_SLICE_MIRRORING) {
+        return warnings;
+    }
+    let list = Path::new("endpoints");
+    for (index, endpoint) in slice.list("endpoints").iter().enumerate() {
+        let here = list.index(index);
+        let list = here.child("addresses");
+        let addresses = endpoint.texts("addresses").enumerate();
+        warnings.extend(addresses.filter_map(|(index, address)| addresses::warn(address, &list.index(index))));
+    }
+    warnings
+}
+
+fn warn_subsets(endpoints: &Value) -> Vec<String> {
+    let mut warnings = Vec::new();
+    let manager = endpoints.field("metadata").field("labels").text(LABEL_ENDPOINTS_MANAGED_BY);
+    if manager == "endpoint-controller" {
+        return warnings;
+    }
+    let list = Path::new("subsets");
+    for (index, subset) in endpoints.list("subsets").iter().enumerate() {
+        let here = list.index(index);
+        for kind in ["addresses", "notReadyAddresses"] {
+            let list = here.child(kind);
+            for (index, address) in subset.list(kind).iter().enumerate() {
+                let here = list.index(index);
+                warnings.extend(addresses::warn(address.text("ip"), &here.child("ip")));
+            }
+        }
+    }
+    warnings
+}
 
 fn validate_subsets(endpoints: &Value, errors: &mut Errors) {
     let list = Path::new("subsets");
@@ -80,13 +154,7 @@ fn validate_address(address: &Value, at: &Path<'_>, errors: &mut Errors) {
     if let Some(node) = address.optional_text("nodeName") {
         invalid(names::dns1123_subdomain(node), node, at.child("nodeName"), errors);
     }
-    validate_reachable(ip, at.child("ip"), errors);
-}
-
-fn validate_reachable(address: &str, at: Path<'_>, errors: &mut Errors) {
-    if !addresses::parse_sloppy(address).is_some_and(|it| it.is_loopback()) {
-        validate_ordinary_address(address, at, errors);
-    }
+    validate_ordinary_address(ip, at.child("ip"), errors);
 }
 
 fn validate_port(port: &Value, needs_name: bool, at: &Path<'_>, errors: &mut Errors) {
@@ -96,16 +164,18 @@ fn validate_port(port: &Value, needs_name: bool, at: &Path<'_>, errors: &mut Err
         name => invalid(names::dns1123_label(name), name, at.child("name"), errors),
     }
     validate_port_number(port.int("port"), at.child("port"), errors);
-    validate_protocols(port, at, errors);
+    validate_protocols(port, true, at, errors);
 }
 
-fn validate_protocols(port: &Value, at: &Path<'_>, errors: &mut Errors) {
-    match port.text("protocol") {
-        "" => errors.required(at.child("protocol"), ""),
-        protocol if !PROTOCOLS.contains(&protocol) => {
+/// In Endpoints (`is_plain`) an empty protocol is a missing one, in slices a wrong one.
+fn validate_protocols(port: &Value, is_plain: bool, at: &Path<'_>, errors: &mut Errors) {
+    match port.optional_text("protocol") {
+        None => errors.required(at.child("protocol"), ""),
+        Some("") if is_plain => errors.required(at.child("protocol"), ""),
+        Some(protocol) if !PROTOCOLS.contains(&protocol) => {
             errors.not_supported(at.child("protocol"), protocol, &PROTOCOLS);
         }
-        _ => {}
+        Some(_) => {}
     }
     if let Some(protocol) = port.optional_text("appProtocol") {
         meta::validate_label_name(protocol, at.child("appProtocol"), errors);
@@ -113,8 +183,13 @@ fn validate_protocols(port: &Value, at: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_slice(slice: &Value, old: Option<&Value>, errors: &mut Errors) {
-    validate_ports(slice.list("ports"), errors);
     let kind = slice.text("addressType");
+    // A changed type is immutable first of all for the declared rules, so that the written one remains in front.
+    let is_changed = old.is_some_and(|old| old.text("addressType") != kind);
+    if is_changed && !kind.is_empty() && !ADDRESS_TYPES.contains(&kind) {
+        errors.not_supported(Path::new("addressType"), kind, &ADDRESS_TYPES);
+    }
+    validate_ports(slice.list("ports"), errors);
     let endpoints = slice.list("endpoints");
     let is_kept = old.is_some_and(|old| same(old.field("endpoints"), slice.field("endpoints")));
     let list = Path::new("endpoints");
@@ -132,10 +207,11 @@ fn validate_slice(slice: &Value, old: Option<&Value>, errors: &mut Errors) {
     let old_kind = old.map(|old| old.text("addressType"));
     if kind.is_empty() {
         errors.required(at, "");
-    } else if old_kind.is_some_and(|old| old != kind) {
-        errors.invalid(at, kind, "field is immutable");
     } else if old_kind.is_none() && !ADDRESS_TYPES.contains(&kind) {
         errors.not_supported(at, kind, &ADDRESS_TYPES);
+    }
+    if old_kind.is_some_and(|old| old != kind) {
+        errors.invalid(at, kind, "field is immutable");
     }
     if is_looked_at {
         for (index, endpoint) in endpoints.iter().enumerate() {
@@ -168,7 +244,7 @@ fn validate_ports(ports: &[Value], errors: &mut Errors) {
         if !seen.insert(name) {
             errors.duplicate(here.child("name"), name);
         }
-        validate_protocols(port, &here, errors);
+        validate_protocols(port, false, &here, errors);
     }
 }
 
@@ -225,7 +301,7 @@ fn validate_end(address: &str, kind: &str, list: &Path<'_>, index: usize, errors
         let detail = if is_four { "must be an IPv4 address" } else { "must be an IPv6 address" };
         errors.invalid(*list, address, detail);
     }
-    validate_reachable(address, here, errors);
+    validate_ordinary_address(address, here, errors);
 }
 
 fn validate_domain(address: &str, at: Path<'_>, errors: &mut Errors) {

@@ -1,4 +1,4 @@
-//! How validation asks whether an expression can be used.
+//! The interface through which validation compiles expressions.
 //!
 //! The caller hands in whatever compiles: the shared compile cache in a server, the bare environments in a test. The
 //! answers are complete sentences of an error; their texts are those of the environments.
@@ -8,37 +8,18 @@ use api::json::Value;
 use api::structural_schema::Schema;
 use cel::env::EnvError;
 use cel_kubernetes::compile::{CompileError, Compiled, Environment};
-use cel_kubernetes::environments::{
-    Language, device, devices, match_condition, node_affinity, printer_column, toleration,
-};
+use cel_kubernetes::environments::{Language, admission, device, devices, node_affinity, printer_column, toleration};
+use cel_kubernetes::places::InputError;
 use cel_kubernetes::prospect::Prospect;
 use cel_kubernetes::schema::TypedSchema;
+use std::error::Error as _;
 
 pub use cel_kubernetes::environments::Languages;
+pub use cel_kubernetes::places::Place;
 
 pub use crate::apiextensions::CompiledRule;
 
-/// The places that take an expression.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Place<'a> {
-    /// `tolerations[].expression`.
-    Toleration,
-    /// `nodeSelectorTerms[].matchCELExpressions[]`.
-    NodeAffinity,
-    /// `selectors[].cel.expression` of a device request or class.
-    DeviceSelector,
-    /// `constraints[].cel.expression` of a claim.
-    DeviceConstraint,
-    /// `additionalPrinterColumns[].expression` of a CRD, typed by the schema.
-    PrinterColumn(&'a Value),
-    /// `matchConditions[].expression` of an admission policy or a webhook.
-    MatchCondition {
-        /// Whether the policy has parameters.
-        has_params: bool,
-    },
-}
-
-/// Why an expression cannot be used.
+/// A reason to reject an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -47,30 +28,40 @@ pub enum Refusal {
         /// The limit.
         max: usize,
     },
-    /// It does not compile, or has the wrong type.
+    /// The expression does not compile, or has the wrong type.
     Invalid(String),
-    /// Its estimated cost is too high; the text says so.
-    TooCostly(String),
+    /// Its estimated cost is too high.
+    TooCostly {
+        /// The text of the error.
+        detail: String,
+        /// The estimate.
+        estimated: u64,
+        /// The limit.
+        limit: u64,
+    },
     /// The compiler failed.
     Internal(String),
 }
 
 /// Compiles expressions.
 pub trait Expressions: Sync {
-    /// Whether `expression` can be used at `place`.
+    /// The estimated cost of `expression`, if it can be used at `place`; `schema` types `self` at places that need one.
     ///
     /// # Errors
     /// Why it cannot.
-    fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal>;
+    fn check(&self, place: Place, schema: Option<&Value>, expression: &str) -> Result<u64, Refusal>;
 
-    /// What users should know about an expression that can be used at `place`.
-    fn advise(&self, place: Place<'_>, expression: &str) -> Vec<String>;
+    /// Returns the warnings for an accepted expression at `place`.
+    fn advise(&self, place: Place, expression: &str) -> Vec<String>;
 
     /// The rules of a schema, compiled; the root of a resource has its metadata.
     ///
     /// # Errors
     /// The schema gives its values no type.
     fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String>;
+
+    /// The compiler of admission policies; none if it cannot be made.
+    fn policies(&self) -> Option<&admission::Compiler>;
 }
 
 /// The environments of all places, without a cache.
@@ -80,10 +71,11 @@ pub struct Environments {
     node_affinity: Environment,
     device: Environment,
     devices: Environment,
-    /// What columns are written in.
+    /// Language of columns.
     language: Language,
-    /// What rules are written in.
+    /// Language of rules.
     kubernetes: Language,
+    policies: admission::Compiler,
 }
 
 impl Environments {
@@ -108,36 +100,38 @@ impl Environments {
             devices: devices::environment_in(language)?,
             language: language.clone(),
             kubernetes: kubernetes.clone(),
+            policies: admission::Compiler::new(kubernetes),
         })
     }
 
-    /// The program of `expression` at `place`, for tools that also tell its cost.
+    /// Returns the program of `expression` at `place`, for tools that also report its cost; `schema` types `self` at places
+    /// that need one.
     ///
     /// # Errors
     /// Why it cannot be used.
-    pub fn compile(&self, place: Place<'_>, expression: &str) -> Result<Compiled, Refusal> {
+    pub fn compile(&self, place: Place, schema: Option<&Value>, expression: &str) -> Result<Compiled, Refusal> {
         let result = match place {
             Place::Toleration => self.toleration.compile(expression),
             Place::NodeAffinity => self.node_affinity.compile(expression),
             Place::DeviceSelector => self.device.compile(expression),
             Place::DeviceConstraint => self.devices.compile(expression),
-            Place::PrinterColumn(schema) => column_environment(&self.language, schema)?.compile(expression),
-            Place::MatchCondition { has_params } => match_condition::environment_in(&self.kubernetes, has_params)
-                .map_err(|error| Refusal::Internal(error.to_string()))?
-                .compile(expression),
+            Place::PrinterColumn => made_environment(place, &self.language, schema)?.compile(expression),
+            Place::ValidationRule | Place::Base => {
+                made_environment(place, &self.kubernetes, schema)?.compile(expression)
+            }
         };
         result.map_err(Refusal::from)
     }
 }
 
 impl Expressions for Environments {
-    fn check(&self, place: Place<'_>, expression: &str) -> Result<(), Refusal> {
-        self.compile(place, expression).map(|_| ())
+    fn check(&self, place: Place, schema: Option<&Value>, expression: &str) -> Result<u64, Refusal> {
+        self.compile(place, schema, expression).map(|compiled| compiled.cost().max)
     }
 
-    fn advise(&self, place: Place<'_>, expression: &str) -> Vec<String> {
+    fn advise(&self, place: Place, expression: &str) -> Vec<String> {
         let Place::DeviceConstraint = place else { return Vec::new() };
-        let Ok(compiled) = self.compile(place, expression) else { return Vec::new() };
+        let Ok(compiled) = self.compile(place, None, expression) else { return Vec::new() };
         let prospect = Prospect::of(compiled.typed(), devices::VARIABLE);
         let mut advice = Vec::new();
         if prospect.depends_on_order {
@@ -157,21 +151,32 @@ impl Expressions for Environments {
     fn compile_rules(&self, schema: &Value, is_resource: bool) -> Result<Vec<CompiledRule>, String> {
         crate::apiextensions::compile_rules(&self.kubernetes, schema, is_resource)
     }
+
+    fn policies(&self) -> Option<&admission::Compiler> {
+        Some(&self.policies)
+    }
 }
 
-fn column_environment(language: &Language, schema: &Value) -> Result<Environment, Refusal> {
+/// The environment of a place whose environment depends on a schema, or is rarely needed.
+fn made_environment(place: Place, language: &Language, schema: Option<&Value>) -> Result<Environment, Refusal> {
     let internal = |error: String| Refusal::Internal(error);
-    let schema = Schema::from_value(schema).map_err(|error| internal(error.to_string()))?;
-    let typed = TypedSchema::new(&schema, true, printer_column::TYPE_NAME)
-        .ok_or_else(|| internal("the schema gives the object no type".to_owned()))?;
-    printer_column::environment_in(language, &typed).map_err(|error| internal(error.to_string()))
+    let typed = |schema: &Value| {
+        let schema = Schema::from_value(schema).map_err(|error| internal(error.to_string()))?;
+        TypedSchema::new(&schema, true, printer_column::TYPE_NAME)
+            .ok_or_else(|| internal("the schema gives the object no type".to_owned()))
+    };
+    let schema = schema.map(typed).transpose()?;
+    let cause = |error: InputError| error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    place.environment_in(language, schema.as_ref()).map_err(|error| internal(cause(error)))
 }
 
 impl From<CompileError> for Refusal {
     fn from(error: CompileError) -> Self {
         match error {
             CompileError::TooLong { max } => Refusal::TooLong { max },
-            CompileError::TooExpensive { .. } => Refusal::TooCostly(error.to_string()),
+            CompileError::TooExpensive { estimated, limit } => {
+                Refusal::TooCostly { detail: error.to_string(), estimated, limit }
+            }
             CompileError::Plan(_) => Refusal::Internal(error.to_string()),
             _ => Refusal::Invalid(error.to_string()),
         }
@@ -179,18 +184,12 @@ impl From<CompileError> for Refusal {
 }
 
 /// Adds what is wrong with an expression.
-pub(crate) fn validate(
-    compiler: &dyn Expressions,
-    place: Place<'_>,
-    expression: &str,
-    at: Path<'_>,
-    errors: &mut Errors,
-) {
-    match compiler.check(place, expression) {
-        Ok(()) => {}
+pub(crate) fn validate(compiler: &dyn Expressions, place: Place, expression: &str, at: Path<'_>, errors: &mut Errors) {
+    match compiler.check(place, None, expression) {
+        Ok(_) => {}
         Err(Refusal::TooLong { max }) => errors.too_long(at, max),
         Err(Refusal::Invalid(detail)) => errors.invalid(at, expression, detail),
-        Err(Refusal::TooCostly(detail)) => errors.forbidden(at, detail),
+        Err(Refusal::TooCostly { detail, .. }) => errors.forbidden(at, detail),
         Err(Refusal::Internal(detail)) => errors.internal(at, detail),
     }
 }

@@ -9,8 +9,8 @@ use api::field::{Errors, Path};
 use api::json::Value;
 
 use crate::core::pod::prepare::reset_metadata;
-use crate::document::{Edit, Read};
 use crate::generic;
+use crate::seen::Seen;
 use crate::strategy::{Part, Strategy};
 
 const PACKAGE: &str = "k8s.io/api/flowcontrol/v1";
@@ -35,7 +35,7 @@ pub(crate) const PRIORITY_LEVEL: Strategy = Strategy {
     ..generic::WITH_GENERATION
 };
 
-/// Who writes the status writes nothing else.
+/// Parts that a status update may change.
 const STATUS: &[(&str, Part)] = &[(
     "status",
     Part {
@@ -52,14 +52,14 @@ const STATUS: &[(&str, Part)] = &[(
 
 fn validate_status(object: &Value, errors: &mut Errors) {
     let at = Path::new("status.conditions");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, condition) in object.field("status").list("conditions").iter().enumerate() {
         let at = at.index(index);
         let kind = condition.text("type");
         if seen.contains(&kind) {
             errors.duplicate(at.child("type"), kind);
         }
-        seen.push(kind);
+        seen.insert(kind);
         if kind.is_empty() {
             errors.required(at.child("type"), "");
         }

@@ -7,14 +7,14 @@ use api::json::Value;
 use api::names;
 
 use crate::core::pod::prepare::{count_generation, reset_metadata};
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta::{self, NameRule};
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
-/// Objects with a name and nothing else that is known.
+/// The strategy of objects of which only the name is validated.
 pub(crate) const NAMED: Strategy = of(validate_subdomain, None, STATUS);
 
-/// Objects without a status whose generation counts changes of all but the metadata.
+/// The strategy of objects without a status, whose generation increases with each change outside the metadata.
 pub(crate) const COUNTED: Strategy = Strategy {
     prepare_create: |object, _| object.make("metadata").set("generation", 1_i64),
     prepare_update: |object, old, _| count_changes(object, old, false),
@@ -28,13 +28,13 @@ pub(crate) const COUNTED_WITH_LABELS: Strategy =
 /// Objects with a status that users do not write.
 pub(crate) const WITH_STATUS: Strategy = of(validate_subdomain, Some(false), STATUS);
 
-/// The same, and who writes the status does not write metadata.
+/// The same, and status updates do not change metadata.
 pub(crate) const WITH_STATUS_ALONE: Strategy = of(validate_subdomain, Some(false), STATUS_ALONE);
 
 /// Objects with a status, and a generation that counts changes of the spec.
 pub(crate) const WITH_GENERATION: Strategy = of(validate_subdomain, Some(true), STATUS);
 
-/// The same, and who writes the status does not write metadata.
+/// The same, and status updates do not change metadata.
 pub(crate) const WITH_GENERATION_AND_STATUS_ALONE: Strategy = of(validate_subdomain, Some(true), STATUS_ALONE);
 
 type Parts = &'static [(&'static str, Part)];

@@ -1,18 +1,24 @@
-//! What each resource means: defaults, gated fields, create and update validation.
+//! Behavior of each resource: defaults, gated fields, create and update validation.
 //!
 //! The crate is pure: time, uids, features and the compiler of expressions are arguments. In reading order:
 //!
 //! - [`defaults`]: what is filled in, by type.
 //! - [`resources`]: the table, one row per resource; [`strategy`]: what its functions may know; [`printers`]: what
 //!   `kubectl get` shows; [`conversion`]: between the stored version and the others.
-//! - [`admit`]: the steps in order, for servers, tools and tests.
+//! - [`pipeline`]: the steps of a write in order, for servers, tools and tests; [`admit`]: the rules of built-in kinds,
+//!   run offline.
 //! - [`custom_resource`]: the same for objects of kinds that users define.
-//! - [`expressions`]: how validation asks for the compilation of expressions.
+//! - [`admission`]: admission policies, evaluated for a request.
+//! - [`annotations`]: fields of the proposals on clusters whose API server does not have them.
+//! - [`pod_security`]: the Pod Security Standards and the policies of namespaces.
+//! - [`expressions`]: the interface through which validation compiles expressions.
 //!
 //! Each group has a module, in which a kind is a file or a folder. Texts, paths and order of errors are Kubernetes'.
 
+pub mod admission;
 mod admission_policies;
 pub mod admit;
+pub mod annotations;
 mod api_service;
 mod apiextensions;
 mod apps;
@@ -29,8 +35,13 @@ mod endpoints;
 pub mod expressions;
 mod flowcontrol;
 mod generic;
+mod go_url;
+pub mod hints;
+mod lost_expressions;
 mod meta;
 mod networking;
+pub mod pipeline;
+pub mod pod_security;
 mod policy;
 pub mod printers;
 mod rbac;
@@ -39,6 +50,7 @@ mod resource;
 pub mod resources;
 mod runtime_class;
 mod scheduling;
+mod seen;
 mod selectors;
 mod storage;
 mod storage_migration;
@@ -47,4 +59,4 @@ mod webhooks;
 mod workload;
 
 pub use self::core::service_given::init_families as init_service_families;
-pub use apiextensions::{custom_resource, status as definition_status};
+pub use apiextensions::{conversion_review, custom_resource, status as definition_status};

@@ -1,15 +1,15 @@
 //! Validation of metadata: names, namespaces, labels, annotations, owners, finalizers, and what an update may change.
 //!
-//! Follows `apimachinery/pkg/api/validation/objectmeta.go`, and `ValidateObjectMeta` of the core group, which also
-//! looks at finalizers one by one.
+//! Follows `apimachinery/pkg/api/validation/objectmeta.go`, and `ValidateObjectMeta` of the core group, which
+//! also checks finalizers one by one.
 
 use api::field::{BadValue, Errors, Path};
 use api::json::{Object, Value};
 use api::names;
 
-use crate::document::{Read, same};
+use crate::document::same;
 
-/// What a name must look like.
+/// Rule for names.
 pub(crate) type NameRule = fn(&str) -> Vec<String>;
 
 pub(crate) const ANNOTATIONS_MAX_BYTES: usize = 256 * 1024;
@@ -29,6 +29,17 @@ pub(crate) fn validate_common(
     metadata: &Value,
     is_namespaced: bool,
     rule: NameRule,
+    at: &Path<'_>,
+    errors: &mut Errors,
+) {
+    validate_by_rule(metadata, is_namespaced, &rule, at, errors);
+}
+
+/// As [`validate_common`], with a rule for names that depends on the object.
+pub(crate) fn validate_by_rule(
+    metadata: &Value,
+    is_namespaced: bool,
+    rule: &dyn Fn(&str) -> Vec<String>,
     at: &Path<'_>,
     errors: &mut Errors,
 ) {
@@ -162,6 +173,8 @@ fn validate_owners(owners: &[Value], at: &Path<'_>, errors: &mut Errors) {
         if owner.flag("controller") {
             let name = format!("{}/{}", owner.text("kind"), owner.text("name"));
             match &controller {
+                // Each error has a copy of all owners.
+                Some(_) if errors.is_full() => {}
                 Some(first) => errors.invalid(
                     *at,
                     Value::from(owners.to_vec()),
@@ -189,14 +202,14 @@ fn validate_finalizers(metadata: &Value, at: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_finalizer_kinds(metadata: &Value, at: &Path<'_>, errors: &mut Errors) {
+pub(crate) fn validate_finalizer_kinds(metadata: &Value, at: &Path<'_>, errors: &mut Errors) {
     let at = at.child("finalizers");
     for (index, finalizer) in metadata.texts("finalizers").enumerate() {
         validate_finalizer_kind(finalizer, at.index(index), errors);
     }
 }
 
-/// Finalizers without a domain are those that Kubernetes knows.
+/// Finalizers without a domain must be built-in ones.
 pub(crate) fn validate_finalizer_kind(finalizer: &str, at: Path<'_>, errors: &mut Errors) {
     if !finalizer.contains('/') && !matches!(finalizer, "kubernetes" | "orphan" | "foregroundDeletion") {
         errors.invalid(at, finalizer, "name is neither a standard finalizer name nor is it fully qualified");

@@ -13,7 +13,7 @@ use api::json::Value;
 use api::names;
 
 use crate::core::addresses;
-use crate::document::{Read, same};
+use crate::document::same;
 use crate::meta;
 use crate::strategy::{PLAIN, Strategy};
 
@@ -22,13 +22,19 @@ pub(crate) use self::service_range::SERVICE_RANGE;
 pub(crate) const ADDRESS: Strategy = Strategy {
     validate_create: |address, _, errors| {
         meta::validate(address, false, wrong_address, errors);
-        validate_parent(address.field("spec"), errors);
+        validate_parent(address.field("spec"), Rules::Both, errors);
     },
     validate_update: |address, old, _, errors| {
-        meta::validate_update(address, old, errors);
+        meta::validate(address, false, wrong_address, errors);
         let at = Path::new("spec.parentRef");
         let parent = |address: &Value| address.field("spec").field("parentRef").clone();
-        if !same(&parent(address), &parent(old)) {
+        let is_changed = !same(&parent(address), &parent(old));
+        if is_changed && !parent(address).is_null() {
+            // The declared rules stop at the change itself: what the written ones find inside remains.
+            validate_parent(address.field("spec"), Rules::Written, errors);
+        }
+        meta::validate_update(address, old, errors);
+        if is_changed {
             if parent(address).is_null() {
                 errors.required(at, "");
             }
@@ -39,7 +45,7 @@ pub(crate) const ADDRESS: Strategy = Strategy {
     ..PLAIN
 };
 
-/// The name of an address is the address, written in one way only.
+/// The errors of an IPAddress whose name is not an address in canonical form.
 fn wrong_address(name: &str) -> Vec<String> {
     let Some(address) = addresses::parse_sloppy(name) else {
         return vec!["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned()];
@@ -54,7 +60,14 @@ fn wrong_address(name: &str) -> Vec<String> {
     }
 }
 
-fn validate_parent(spec: &Value, errors: &mut Errors) {
+/// Rules that apply to a parent; declared ones come behind the written ones.
+#[derive(Clone, Copy, PartialEq)]
+enum Rules {
+    Written,
+    Both,
+}
+
+fn validate_parent(spec: &Value, rules: Rules, errors: &mut Errors) {
     let at = Path::new("spec");
     let at = at.child("parentRef");
     let Some(parent) = spec.optional("parentRef") else {
@@ -69,11 +82,12 @@ fn validate_parent(spec: &Value, errors: &mut Errors) {
         let text = parent.text(field);
         if !text.is_empty() {
             meta::invalid(names::path_segment(text), text, at.child(field), errors);
+        } else if rules == Rules::Written && field != "namespace" {
+            errors.required(at.child(field), "");
         }
     }
-    // Declared rules come behind the written ones.
     for field in ["resource", "name"] {
-        if parent.text(field).is_empty() {
+        if rules == Rules::Both && parent.text(field).is_empty() {
             errors.required(at.child(field), "");
         }
     }

@@ -7,7 +7,6 @@ use api::json::Value;
 
 use crate::apps::{validate_at_most_all, validate_share};
 use crate::conditions;
-use crate::document::{Edit, Read};
 use crate::generic;
 use crate::meta;
 use crate::render;

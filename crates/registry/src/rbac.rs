@@ -6,7 +6,6 @@ use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
 
-use crate::document::Read;
 use crate::meta;
 use crate::selectors::Selection;
 use crate::strategy::{PLAIN, Strategy};

@@ -1,7 +1,8 @@
 //! Kinds of `resource.k8s.io`: ResourceClaims, their templates, DeviceClasses, ResourceSlices, DeviceTaintRules and ResourcePoolStatusRequests.
 //!
-//! Kubernetes has written and declared rules for these kinds: what the declared ones cover, they say, behind all that
-//! the written ones have left. [`Findings`] keeps the two apart. `constraints[].cel` follows KEP-5254.
+//! Kubernetes has handwritten and declarative rules for these kinds: errors that are covered by declarative
+//! rules are reported by them, after the other errors of the handwritten ones. [`Findings`] keeps the two
+//! apart. `constraints[].cel` follows KEP-5254.
 
 mod claim;
 mod class;
@@ -14,17 +15,19 @@ mod taint_rule;
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
+use api::well_known::{EFFECT_NO_EXECUTE, EFFECT_NO_SCHEDULE};
 
-use crate::document::{Read, without_empty};
+use crate::document::without_empty;
 use crate::meta::invalid;
+use crate::seen::Seen;
 
-pub(crate) use self::claim::{CLAIM, CLAIM_TEMPLATE};
+pub(crate) use self::claim::{CLAIM, CLAIM_TEMPLATE, validate_added_constraints};
 pub(crate) use self::class::DEVICE_CLASS;
 pub(crate) use self::pool_status::POOL_STATUS_REQUEST;
 pub(crate) use self::slice::RESOURCE_SLICE;
 pub(crate) use self::taint_rule::TAINT_RULE;
 
-const TAINT_EFFECTS: &[&str] = &["NoExecute", "NoSchedule", "None"];
+const TAINT_EFFECTS: &[&str] = &[EFFECT_NO_EXECUTE, EFFECT_NO_SCHEDULE, "None"];
 
 /// Errors of written rules, and those of declared rules, which come behind them.
 #[derive(Default)]
@@ -49,19 +52,19 @@ impl Findings {
 
     /// Items that occur twice by `key`; declared.
     fn unique<'a>(&mut self, list: &'a [Value], at: &Path<'_>, key: impl Fn(&'a Value) -> &'a str) {
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen = Seen::default();
         for (index, item) in list.iter().enumerate() {
             let key = key(item);
             if seen.contains(&key) {
                 self.declared.duplicate(at.index(index), without_empty(item));
             } else {
-                seen.push(key);
+                seen.insert(key);
             }
         }
     }
 }
 
-/// The name of a driver, as declared rules say it.
+/// Validates the name of a driver, with the texts of declarative rules.
 pub(crate) fn validate_driver(name: &str, at: Path<'_>, errors: &mut Errors) {
     if name.is_empty() {
         errors.required(at, "");
@@ -73,7 +76,7 @@ pub(crate) fn validate_driver(name: &str, at: Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// The form of a driver's name, as declared rules say it.
+/// Validates the form of a driver's name, with the texts of declarative rules.
 fn validate_driver_form(name: &str, at: Path<'_>, errors: &mut Errors) {
     let is_caseless = names::is_dns_subdomain(&name.to_ascii_lowercase());
     if name.len() > 253 {
@@ -169,6 +172,7 @@ fn validate_pool_name(name: &str, at: Path<'_>, errors: &mut Errors) {
 /// Conditions that must be met, or must not, before a pod is bound.
 fn validate_binding_conditions(device: &Value, at: &Path<'_>, findings: &mut Findings) {
     let lists = ["bindingConditions", "bindingFailureConditions"];
+    let required: Seen<&str> = device.texts("bindingConditions").collect();
     for name in lists {
         let here = at.child(name);
         if findings.fits(device.list(name), 4, here) {
@@ -179,11 +183,12 @@ fn validate_binding_conditions(device: &Value, at: &Path<'_>, findings: &mut Fin
     }
     for name in lists {
         let here = at.child(name);
+        let mut seen = Seen::default();
         for (index, condition) in device.texts(name).enumerate() {
-            if device.texts(name).take(index).any(|it| it == condition) {
+            if !seen.insert(condition) {
                 findings.written.duplicate(here.index(index), condition);
             }
-            if name == "bindingFailureConditions" && device.texts("bindingConditions").any(|it| it == condition) {
+            if name == "bindingFailureConditions" && required.contains(&condition) {
                 let detail = "bindingFailureConditions must not overlap with bindingConditions";
                 findings.written.invalid(here.index(index), condition, detail);
             }

@@ -1,13 +1,15 @@
 //! The table of built-in resources: one row each, with all that a kind is and means.
 //!
-//! Routing, discovery, OpenAPI, the verbs of the server, tables and `celplane check` read it. What the objects look like is
-//! in [`api::types`]; how a row comes to be is in `docs/adding-a-kind.md`.
+//! Routing, discovery, OpenAPI, the verbs of the server, tables and `celplane check` read it. The types of
+//! objects are in [`api::types`]; `docs/adding-a-kind.md` describes how to add a row.
 
+mod named;
 mod runtime_config;
 mod table;
 
 use api::types::{self, Type};
 
+pub use self::named::*;
 pub use self::runtime_config::{RuntimeConfig, RuntimeConfigError};
 use crate::generic;
 use crate::printers::{self, Printer};
@@ -28,17 +30,17 @@ pub struct Resource<'a> {
     pub kind: &'a str,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
-    /// What users type instead, if it is built in.
+    /// Short names of a built-in resource.
     pub(crate) short_names: &'static [&'static str],
     /// The sets that it belongs to, such as `all`, if it is built in.
     pub(crate) categories: &'static [&'static str],
-    /// What can be done, sorted.
+    /// Supported verbs, sorted.
     pub verbs: &'static [&'static str],
-    /// What stands below its objects, sorted by name.
+    /// Subresources, sorted by name.
     pub subresources: &'static [Subresource],
-    /// Fields that objects can be selected by, besides name and namespace, if it is built in.
+    /// Field selectors of a built-in resource, besides `metadata.name` and `metadata.namespace`.
     pub fields: &'static [&'static str],
-    /// What `kubectl get` shows.
+    /// Table columns for `kubectl get`.
     pub printer: Printer,
     /// Whether a delete answers with the deleted object, where most answer with a `Status`.
     pub delete_returns_object: bool,
@@ -46,13 +48,13 @@ pub struct Resource<'a> {
     pub created_by_update: bool,
     /// Whether an update may leave out the version that it is based on.
     pub unconditional_update: bool,
-    /// How objects are prepared and validated, in their stored version.
+    /// Preparation and validation of objects, in their stored version.
     pub(crate) strategy: Strategy,
-    /// What users defined about it, if it is theirs.
+    /// Definition of a custom resource.
     pub custom: Option<Custom<'a>>,
 }
 
-/// What the row of a custom resource says besides. Such a row is about one version.
+/// Additional parts of a custom resource's row. Such a row describes one version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Custom<'a> {
     /// The version.
@@ -61,7 +63,7 @@ pub struct Custom<'a> {
     pub list_kind: &'a str,
     /// The version that objects are stored in.
     pub storage_version: &'a str,
-    /// What users type instead of its name.
+    /// Short names.
     pub short_names: &'a [String],
     /// The sets that it belongs to.
     pub categories: &'a [String],
@@ -76,14 +78,14 @@ pub struct Subresource {
     pub name: &'static str,
     /// Group, version and kind of what is read and written there; empty where it is the resource's own.
     pub kind: (&'static str, &'static str, &'static str),
-    /// What can be done, sorted.
+    /// Supported verbs, sorted.
     pub verbs: &'static [&'static str],
 }
 
-/// What can be done with most resources.
+/// Verbs of most resources.
 const ALL: &[&str] = &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"];
 
-/// What the table does not say about a resource.
+/// Defaults of a row.
 const ROW: Resource<'static> = Resource {
     group: "",
     versions: &[],
@@ -146,6 +148,20 @@ pub fn has_version(group: &str, version: &str) -> bool {
 }
 
 impl<'a> Resource<'a> {
+    /// Whether `generateName` becomes the name as it is: the name of an address is the address.
+    #[must_use]
+    pub fn keeps_name_prefix(&self) -> bool {
+        (self.group, self.plural) == ("networking.k8s.io", "ipaddresses")
+    }
+
+    /// Whether an update in this version may leave out the resource version that it is based on.
+    #[must_use]
+    pub fn allows_unconditional_update(&self, version: &str) -> bool {
+        // Kubernetes kept the older behavior of this kind in its older versions.
+        let is_old = self.plural == "devicetaintrules" && matches!(version, "v1beta2" | "v1alpha3");
+        self.unconditional_update || is_old
+    }
+
     /// `apps/v1`, or `v1` in core.
     #[must_use]
     pub fn api_version(&self, version: &str) -> String {
@@ -167,7 +183,7 @@ impl<'a> Resource<'a> {
         self.custom.map_or_else(|| self.versions.contains(&version), |custom| custom.version == version)
     }
 
-    /// What users type instead of its name.
+    /// Short names of the resource.
     #[must_use]
     pub fn short_names(&self) -> Vec<&'a str> {
         self.custom.map_or_else(|| self.short_names.to_vec(), |custom| texts(custom.short_names))

@@ -3,7 +3,6 @@
 use api::field::Path;
 use api::names;
 
-use crate::document::{Edit, Read};
 use crate::meta;
 use crate::strategy::{PLAIN, Strategy};
 
@@ -45,7 +44,7 @@ pub(crate) const PRIORITY_CLASS: Strategy = Strategy {
     ..PLAIN
 };
 
-/// Why a class is not the one of the system that its name says.
+/// Returns the error of a class with a system name and other values than the system's.
 fn system_complaint(name: &str, value: i64, is_default: bool) -> Option<String> {
     let expected = match name {
         "system-node-critical" => 2_000_001_000,

@@ -1,16 +1,16 @@
-//! Whether a label selector selects a template, as controllers will ask.
+//! Whether a label selector selects a template, with the semantics of controllers.
 
 use api::json::{self, Object, Value};
 use api::labels::Selector;
 use api::meta::v1::LabelSelector;
 
-/// What a selector selects.
+/// Result of parsing a selector.
 pub(crate) enum Selection {
-    /// It cannot be understood.
+    /// The selector is invalid.
     Bad,
     /// There is no selector: nothing is selected.
     Nothing,
-    /// What meets all requirements.
+    /// Objects that meet all requirements.
     All(Selector),
 }
 
@@ -29,7 +29,7 @@ impl Selection {
         matches!(self, Selection::All(selector) if selector.matches(labels))
     }
 
-    /// Whether it requires nothing.
+    /// Whether the selector has no requirement, and so matches everything.
     pub(crate) fn is_empty(&self) -> bool {
         matches!(self, Selection::All(selector) if selector.is_empty())
     }

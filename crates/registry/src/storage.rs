@@ -7,12 +7,14 @@ mod capacity;
 mod driver;
 mod node;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
 
 use crate::core::pod::warnings::deprecated_label;
-use crate::document::{Read, same};
+use crate::document::same;
 use crate::meta::{self, IMMUTABLE, invalid, validate_label_name};
 use crate::strategy::{Context, PLAIN, Strategy};
 
@@ -137,39 +139,36 @@ fn validate_parameters(class: &Value, errors: &mut Errors) {
 fn validate_topologies(terms: &[Value], errors: &mut Errors) {
     let at = Path::new("allowedTopologies");
     // Requirements as sets; Kubernetes compares with as many empty ones as there are terms, too.
-    let mut seen: Vec<Vec<(&str, Vec<&str>)>> = vec![Vec::new(); terms.len()];
+    let mut seen: BTreeMap<BTreeMap<&str, BTreeSet<&str>>, usize> = BTreeMap::from([(BTreeMap::new(), terms.len())]);
     for (index, term) in terms.iter().enumerate() {
         let here = at.index(index);
         let list = here.child("matchLabelExpressions");
-        let mut sets: Vec<(&str, Vec<&str>)> = Vec::new();
+        let mut sets: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (index, requirement) in term.list("matchLabelExpressions").iter().enumerate() {
             let here = list.index(index);
             let values = here.child("values");
             if requirement.list("values").is_empty() {
                 errors.required(values, "");
             }
-            let mut set: Vec<&str> = Vec::new();
+            let mut set = BTreeSet::new();
             for (index, value) in requirement.texts("values").enumerate() {
-                if set.contains(&value) {
+                if !set.insert(value) {
                     errors.duplicate(values.index(index), value);
-                } else {
-                    set.push(value);
                 }
             }
-            set.sort_unstable();
             let key = requirement.text("key");
             validate_label_name(key, here.child("key"), errors);
-            if let Some(previous) = sets.iter_mut().find(|(it, _)| *it == key) {
+            if sets.insert(key, set).is_some() {
                 errors.duplicate(here.child("key"), key);
-                previous.1 = set;
-            } else {
-                sets.push((key, set));
             }
         }
-        sets.sort_unstable();
-        for _ in seen.iter().filter(|it| **it == sets) {
+        let before = seen.entry(sets).or_default();
+        for _ in 0..*before {
+            if errors.is_full() {
+                break;
+            }
             errors.duplicate(list, "");
         }
-        seen.push(sets);
+        *before = before.saturating_add(1);
     }
 }

@@ -1,4 +1,4 @@
-//! `StorageVersionMigration`: which resource is to be written anew, and how far that is.
+//! `StorageVersionMigration`: the resource to rewrite, and the progress.
 //!
 //! Follows `pkg/apis/storagemigration/validation`.
 
@@ -8,7 +8,6 @@ use api::names;
 
 use crate::conditions;
 use crate::core::pod::prepare::reset_metadata;
-use crate::document::{Edit, Read};
 use crate::meta;
 use crate::render;
 use crate::strategy::{PLAIN, Part, Strategy};

@@ -1,7 +1,7 @@
-//! What a kind means: the functions that its row in [`resources`](crate::resources) names.
+//! Strategy of a kind: the functions that its row in [`resources`](crate::resources) names.
 //!
-//! A strategy follows Kubernetes' `rest.RESTCreateStrategy` and its siblings: prepare (reset what users may not set,
-//! drop what is gated), validate, warn. The order in which they are asked is in [`admit`](crate::admit).
+//! A strategy follows Kubernetes' `rest.RESTCreateStrategy` and its siblings: prepare (reset fields that users
+//! may not set, drop gated ones), validate, warn. [`admit`](crate::admit) defines their order.
 
 use api::features::Features;
 use api::field::Errors;
@@ -9,12 +9,12 @@ use api::json::Value;
 
 use crate::expressions::Expressions;
 
-/// What validation and preparation may know besides the object.
+/// Inputs of validation and preparation besides the object.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// Which features are on.
+    /// Enabled features.
     pub features: Features,
-    /// What compiles expressions.
+    /// Compiler of expressions.
     pub expressions: &'a dyn Expressions,
     /// The namespace of the request, empty for resources without one.
     pub namespace: &'a str,
@@ -22,9 +22,9 @@ pub struct Context<'a> {
     pub now: &'a str,
     /// The uid of an object that is created.
     pub uid: &'a str,
-    /// What the name of an object ends in that is created with `generateName`.
+    /// Suffix of a name created from `generateName`.
     pub name_suffix: &'a str,
-    /// Whether the namespace has the label that lets claims ask for administrators' access to devices.
+    /// Whether the namespace has the label that permits admin access to devices.
     pub namespace_allows_admin_access: bool,
 }
 
@@ -45,13 +45,13 @@ type Warn = fn(&Value, Option<&Value>, &Context<'_>) -> Vec<String>;
 pub struct Strategy {
     /// Resets and drops fields of a new object.
     pub(crate) prepare_create: Prepare,
-    /// What is wrong with a new object.
+    /// Validates a new object.
     pub(crate) validate_create: Validate,
     /// Resets and drops fields of a changed object.
     pub(crate) prepare_update: PrepareUpdate,
-    /// What is wrong with a change.
+    /// Validates a change.
     pub(crate) validate_update: ValidateUpdate,
-    /// What a user should know about an object that is accepted.
+    /// Returns the warnings for an accepted object.
     pub(crate) warn: Warn,
     /// The last touch after validation.
     pub(crate) canonicalize: fn(&mut Value),
@@ -64,11 +64,11 @@ pub struct Strategy {
 pub struct Part {
     /// Keeps everything but the part.
     pub(crate) prepare: PrepareUpdate,
-    /// What is wrong with the change.
+    /// Validates the change.
     pub(crate) validate: ValidateUpdate,
 }
 
-/// What a strategy does not say.
+/// Defaults of a strategy.
 pub(crate) const PLAIN: Strategy = Strategy {
     prepare_create: |_, _| {},
     validate_create: |_, _, _| {},

@@ -1,4 +1,4 @@
-//! Configurations of admission webhooks: who is called, for what, and how.
+//! Configurations of admission webhooks: client, rules and behavior.
 //!
 //! Follows `pkg/apis/admissionregistration/validation`. Nothing calls them here.
 
@@ -9,9 +9,10 @@ use api::json::Value;
 use api::names;
 
 use crate::admission_policies::validate_conditions;
-use crate::document::Read;
 use crate::generic;
+use crate::go_url;
 use crate::meta::{self, invalid};
+use crate::seen::Seen;
 use crate::strategy::{Context, Strategy};
 
 pub(crate) const WEBHOOKS: Strategy = Strategy {
@@ -20,10 +21,36 @@ pub(crate) const WEBHOOKS: Strategy = Strategy {
         meta::validate_update(configuration, old, errors);
         validate(configuration, Some(old), context, errors);
     },
+    warn: |configuration, _, _| excluded_rules(configuration),
     ..generic::COUNTED
 };
 
-/// What may stay as it was before it was refused.
+/// Reviews are never sent to webhooks: warns of rules that name them.
+fn excluded_rules(configuration: &Value) -> Vec<String> {
+    let excluded = [
+        ("authentication.k8s.io", "tokenreviews"),
+        ("authentication.k8s.io", "selfsubjectreviews"),
+        ("authorization.k8s.io", "subjectaccessreviews"),
+        ("authorization.k8s.io", "localsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectaccessreviews"),
+        ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ];
+    let mut warnings = Vec::new();
+    for (index, hook) in configuration.list("webhooks").iter().enumerate() {
+        for (rule_index, rule) in hook.list("rules").iter().enumerate() {
+            for group in rule.texts("apiGroups") {
+                for resource in rule.texts("resources") {
+                    if excluded.contains(&(group, resource)) {
+                        warnings.push(format!("webhooks[{index}].rules[{rule_index}]: {resource}.{group} is excluded from admission webhooks; this rule will have no effect"));
+                    }
+                }
+            }
+        }
+    }
+    warnings
+}
+
+/// Invalid values that may stay if they existed before.
 struct Demands {
     unique_names: bool,
     known_versions: bool,
@@ -123,7 +150,7 @@ fn validate_name(name: &str, at: Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Who is called: a URL, or a service.
+/// Validates the client of a webhook: a URL, or a service.
 pub(crate) fn validate_client(config: &Value, at: &Path<'_>, errors: &mut Errors) {
     match (config.optional_text("url"), config.optional("service")) {
         (Some(url), None) => validate_url(url, at.child("url"), errors),
@@ -133,6 +160,10 @@ pub(crate) fn validate_client(config: &Value, at: &Path<'_>, errors: &mut Errors
 }
 
 fn validate_url(url: &str, at: Path<'_>, errors: &mut Errors) {
+    if let Some(error) = go_url::parse_error(url) {
+        let detail = format!("url must be a valid URL: {error}; desired format: https://host[/path]");
+        return errors.required(at, detail);
+    }
     let is_scheme = |it: &str| {
         it.starts_with(|first: char| first.is_ascii_alphabetic())
             && it.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte))
@@ -198,8 +229,9 @@ fn validate_versions(hook: &Value, demands_known: bool, at: &Path<'_>, errors: &
         errors.required(*at, format!("must specify one of {}", VERSIONS.join(", ")));
         return;
     }
+    let mut seen = Seen::default();
     for (index, version) in versions.iter().enumerate() {
-        if versions.iter().take(index).any(|it| it == version) {
+        if !seen.insert(*version) {
             errors.invalid(at.index(index), *version, "duplicate version");
         } else {
             invalid(names::dns1035_label(version), version, at.index(index), errors);
@@ -211,7 +243,7 @@ fn validate_versions(hook: &Value, demands_known: bool, at: &Path<'_>, errors: &
     }
 }
 
-/// What a webhook or a policy is asked for.
+/// Validates a rule of a webhook or a policy.
 pub(crate) fn validate_rule(rule: &Value, at: &Path<'_>, errors: &mut Errors) {
     let list = [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")];
     for (field, words) in list {

@@ -1,4 +1,4 @@
-//! What workloads have in common: a template of pods, a generation, a status that only controllers write.
+//! Common parts of workloads: a pod template, a generation, a status that only controllers write.
 
 use api::field::Path;
 use api::json::Value;
@@ -7,7 +7,6 @@ use api::names;
 use crate::core::pod::options::Options;
 use crate::core::pod::prepare::{count_generation, drop_disabled_fields};
 use crate::core::pod::warnings;
-use crate::document::{Edit, Read};
 use crate::strategy::Context;
 
 /// A new workload has no status and is the first generation of itself.
@@ -37,8 +36,8 @@ pub(crate) fn keep_spec(object: &mut Value, old: &Value) {
     object.set("spec", old.field("spec").clone());
 }
 
-/// What the template allows.
-pub(crate) fn template_options<'a>(old: Option<&Value>, context: &'a Context<'a>) -> Options<'a> {
+/// Options for the validation of a template.
+pub(crate) fn template_options<'a>(old: Option<&'a Value>, context: &'a Context<'a>) -> Options<'a> {
     let template = old.map(|old| old.field("spec").field("template"));
     Options::new(template.map(|it| it.field("spec")), template.map(|it| it.field("metadata")), false, context)
 }

@@ -11,8 +11,14 @@
     reason = "tests"
 )]
 
+// The short name of the crate in the rest of the workspace.
+extern crate celplane_registry as registry;
+
+mod annotations;
 mod custom_resources;
+mod expression_totals;
 mod kinds;
 mod pod_certificate_requests;
+mod pod_security;
 mod proposals;
 mod validation;

@@ -1,4 +1,4 @@
-//! What a node may ask for its pods, and what a signer may answer, as cases in YAML.
+//! Requests of nodes for their pods, and answers of signers, as cases in YAML.
 
 use api::features::Features;
 use api::json::Value;
@@ -41,7 +41,7 @@ fn answered(object: &mut Value, answer: Option<&Value>) {
     }
 }
 
-/// A word of the cases stands for a long text.
+/// Expands an abbreviation of the cases to a long text.
 fn expand(object: &mut Value, chains: &Value) {
     let chain = object.str_at(&["status", "certificateChain"]).and_then(|name| chains.get(name)).cloned();
     if let Some(chain) = chain {
@@ -85,7 +85,7 @@ fn requests_of_nodes_and_answers_of_signers_follow_the_reference() {
                 merge(&mut object, "metadata", Some(&identity));
                 admit::update(resource, &object, &stored, (how == "status").then_some("status"), &context)
             };
-            let chain = api::go_text::quote(object.str_at(&["status", "certificateChain"]).unwrap_or_default());
+            let chain = api::go_text::quote(object.text_at(&["status", "certificateChain"]));
             let list = case.get("errors").and_then(Value::as_array).unwrap_or_default();
             let expected: Vec<String> = list.iter().map(|it| it.as_str().unwrap().replace("CHAIN", &chain)).collect();
             let (found, stored) = match result {

@@ -1,4 +1,4 @@
-//! What validation says about the fields that the proposals add, as cases in YAML.
+//! Validation of the fields that the proposals add, as cases in YAML.
 
 use api::features::Features;
 use api::json::{Object, Value};
@@ -14,7 +14,7 @@ fn fields_of_the_proposals_are_validated() {
     let cases = read_cases(include_str!("cases/proposals.yaml"));
     for case in cases.as_array().unwrap() {
         let name = case.str_at(&["name"]).unwrap();
-        let flag = case.str_at(&["gates"]).unwrap_or_default();
+        let flag = case.text("gates");
         let context = Context {
             features: Features::none().with_flag(flag).unwrap(),
             expressions: &environments,
@@ -124,7 +124,7 @@ fn stored_pod(spec: Value) -> Value {
     api::json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
-fn pod_spec(spec: Option<&Value>, terms: Option<&Value>) -> Value {
+pub(crate) fn pod_spec(spec: Option<&Value>, terms: Option<&Value>) -> Value {
     let mut spec: Object = spec.and_then(Value::as_object).cloned().unwrap_or_default();
     spec.insert("containers", api::json!([{"name": "c", "image": "a:1"}]));
     if let Some(terms) = terms.cloned() {
@@ -135,7 +135,7 @@ fn pod_spec(spec: Option<&Value>, terms: Option<&Value>) -> Value {
     Value::Object(spec)
 }
 
-fn definition(columns: Value) -> Value {
+pub(crate) fn definition(columns: Value) -> Value {
     let spec = api::json!({"type": "object", "properties": {"a": {"type": "string"}}});
     let schema = api::json!({"type": "object", "properties": {"spec": spec}});
     api::json!({
@@ -151,7 +151,7 @@ fn definition(columns: Value) -> Value {
     })
 }
 
-fn read_cases(text: &str) -> Value {
+pub(crate) fn read_cases(text: &str) -> Value {
     let (documents, error) = api::yaml::parse_documents(text);
     assert!(error.is_none(), "{error:?}");
     documents.into_iter().next().unwrap().value

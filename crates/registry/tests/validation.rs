@@ -1,4 +1,4 @@
-//! What the reference decides about objects: create and update, defaults, errors in order, warnings.
+//! Recorded results of the reference for objects: create and update, defaults, errors in order, warnings.
 //!
 //! `known_gaps.txt` lists what differs, with reasons; a listed case that agrees fails the test, too.
 
@@ -149,7 +149,7 @@ fn texts(expected: &Value, key: &str) -> Vec<String> {
     list.iter().map(|it| it.as_str().unwrap().to_owned()).collect()
 }
 
-/// Changed copies of recorded objects, and what a server of the same version said to them.
+/// Changed copies of recorded objects, with the answers of a server of the same version.
 #[test]
 fn changed_objects_are_refused_as_the_reference_refuses_them() {
     let environments = Environments::new().unwrap();
@@ -163,7 +163,7 @@ fn changed_objects_are_refused_as_the_reference_refuses_them() {
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What a server said to requests that create objects: the message of its refusal, or nothing.
+/// Answers of a server to creations: the message of a rejection, or none.
 #[test]
 fn recorded_messages_are_ours() {
     let environments = Environments::new().unwrap();
@@ -177,7 +177,7 @@ fn recorded_messages_are_ours() {
         let context = Context {
             features: Features::default(),
             expressions: &environments,
-            namespace: case.str_at(&["namespace"]).unwrap_or_default(),
+            namespace: case.text("namespace"),
             now: "2000-01-01T00:00:00Z",
             uid: "00000000-0000-4000-8000-000000000001",
             name_suffix: "bcdfg",

@@ -1,9 +1,10 @@
 //! The writes that a decision needs, and the binding itself.
 //!
-//! Every write asks first whether leadership still holds: two schedulers must not decide about one pod. A pod that waits for a
-//! volume is bound only once its claim is.
+//! Leadership is checked before every write: two schedulers must not decide about one pod. A pod that waits for
+//! a volume is bound only after its claim.
 
 mod conditions;
+mod extended;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,29 +12,32 @@ use std::time::Duration;
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim, Pod};
 use api::json::{Text, Value};
 use api::resource::v1::{AllocationResult, ResourceClaim};
+use api::well_known::{
+    ANNOTATION_BIND_COMPLETED, ANNOTATION_BOUND_BY_CONTROLLER, ANNOTATION_SELECTED_NODE, FINALIZER_RESOURCE_CLAIM,
+};
 use client::election::Leadership;
 use client::objects::Patch;
 use client::{Client, Document, Error};
 use scheduling::Placement;
 use scheduling::writes::Write;
+use telemetry::logs::chain;
 use tracing::warn;
 
-/// How often claims are looked at meanwhile.
+pub(crate) use self::extended::CreatedClaims;
+use crate::second_scheduler::{self, Resolver};
+
+/// Interval at which claims are checked meanwhile.
 const VOLUMES_INTERVAL: Duration = Duration::from_millis(250);
 
-const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
-
-/// Why a pod was not bound.
+/// A reason why a pod was not bound.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BindError {
-    /// Somebody else may lead by now.
+    /// This instance is not sure to be the leader any more.
     #[error("leadership is lost")]
     NotLeading,
     /// The volume is another claim's by now.
-    #[error("volume \"{0}\" was given to another claim")]
+    #[error("volume \"{0}\" was bound to another claim")]
     VolumeTaken(String),
     /// The claim to devices is not the one that the decision was about.
     #[error("resource claim \"{0}\" has changed")]
@@ -43,28 +47,39 @@ pub enum BindError {
     DevicesNotReady {
         /// The claim.
         claim: String,
-        /// What is wrong with them.
+        /// Description of the problem.
         why: String,
     },
-    /// Whoever makes volumes cannot make one there.
+    /// Another scheduler allocated the device to another claim at the same time; this allocation was undone.
+    #[error("device {device} was given to resource claim {claim} at the same time")]
+    DeviceTaken {
+        /// The device.
+        device: String,
+        /// The other claim.
+        claim: String,
+    },
+    /// Tolerations in place of expressions cannot be added.
+    #[error("adding tolerations: {0}")]
+    Tolerations(String),
+    /// The provisioner cannot create a volume there.
     #[error("provisioning failed for PVC \"{0}\"")]
     NotProvisioned(String),
     /// The claims have no volumes yet.
     #[error("timed out waiting for the condition")]
     VolumesTimedOut,
-    /// The server said no, or nothing.
+    /// The request failed.
     #[error(transparent)]
     Request(#[from] Error),
 }
 
 impl BindError {
-    /// There is no such pod any more, or it is bound: nothing is to be told about it.
+    /// Whether the pod was deleted or is bound, so that nothing is reported about it.
     #[must_use]
     pub fn pod_is_gone(&self) -> bool {
         matches!(self, BindError::NotLeading) || matches!(self, BindError::Request(error) if error.is_not_found())
     }
 
-    /// For the pod's events, in Kubernetes' words.
+    /// The message of the pod's event, in Kubernetes' words.
     #[must_use]
     pub fn told(&self) -> String {
         match self {
@@ -72,7 +87,8 @@ impl BindError {
             BindError::VolumeTaken(_) | BindError::NotProvisioned(_) | BindError::VolumesTimedOut => {
                 format!("running PreBind plugin \"VolumeBinding\": binding volumes: {self}")
             }
-            BindError::ClaimChanged(_) | BindError::DevicesNotReady { .. } => {
+            BindError::Tolerations(_) => format!("running PreBind plugin \"TaintToleration\": {self}"),
+            BindError::ClaimChanged(_) | BindError::DevicesNotReady { .. } | BindError::DeviceTaken { .. } => {
                 format!("running PreBind plugin \"DynamicResources\": {self}")
             }
         }
@@ -81,16 +97,19 @@ impl BindError {
 
 /// Writes what must be written before a pod is bound.
 ///
-/// `waiting` counts those that wait for volumes, which takes as long as it takes.
+/// `waiting` counts those that wait for volumes, which takes as long as it takes. With a `resolver`, components that do not
+/// know the proposals' fields work on the same cluster. Claims that were created are in `created`.
 ///
 /// # Errors
-/// Why the pod is not bound: the decision has to be taken back.
-pub async fn prepare(
+/// Why the pod is not bound: the decision has to be taken back, and the created claims deleted.
+pub(crate) async fn prepare(
     client: &Client,
     leadership: &Leadership,
     pod: &Pod,
     placement: &Placement,
     waiting: &AtomicUsize,
+    resolver: Option<&Resolver>,
+    created: &mut CreatedClaims,
 ) -> Result<(), BindError> {
     let leads = || if leadership.holds() { Ok(()) } else { Err(BindError::NotLeading) };
     for write in &placement.writes {
@@ -99,21 +118,32 @@ pub async fn prepare(
             Write::BindVolume { volume, namespace, claim, .. } => bind_volume(client, volume, namespace, claim).await?,
             Write::ProvisionVolume { namespace, claim, node, .. } => {
                 let node = node.as_str();
-                let annotations = api::json!({SELECTED_NODE: node});
+                let annotations = api::json!({ANNOTATION_SELECTED_NODE: node});
                 let patch = api::json!({"metadata": {"annotations": annotations}});
                 let claims = client.objects::<PersistentVolumeClaim>();
                 claims.patch(namespace, claim, "", Patch::Merge, &patch).await?;
             }
             Write::UseResourceClaim { claim, allocation, timeout } => {
-                use_claim(client, claim, pod, allocation.as_deref()).await?;
-                let devices = allocation.as_deref().or(claim.status.allocation.as_ref());
-                let mut results = devices.into_iter().flat_map(|it| &it.devices.results);
-                if results.any(|result| !result.binding_conditions.is_empty()) {
-                    conditions::wait(client, leadership, &claim.metadata, *timeout).await?;
+                let written = use_claim(client, claim, pod, allocation.as_deref()).await?;
+                if let Some(resolver) = resolver.filter(|_| allocation.is_some()) {
+                    second_scheduler::check_overlap(client, &resolver.claims, &written).await?;
                 }
+                let devices = allocation.as_deref().or(claim.status.allocation.as_ref());
+                devices_ready(client, leadership, claim, devices, *timeout).await?;
+            }
+            Write::CreateResourceClaim { claim, allocation, mappings, timeout } => {
+                let claim = extended::create(client, claim, created).await?;
+                let written = use_claim(client, &claim, pod, Some(allocation.as_ref())).await?;
+                if let Some(resolver) = resolver {
+                    second_scheduler::check_overlap(client, &resolver.claims, &written).await?;
+                }
+                extended::name_in_pod(client, pod, &claim, mappings).await?;
+                devices_ready(client, leadership, &claim, Some(allocation.as_ref()), *timeout).await?;
             }
             // Written where no node fits, never before a binding.
-            Write::FreeResourceClaim { claim, .. } => return Err(BindError::ClaimChanged(claim.to_string())),
+            Write::FreeResourceClaim { claim, .. } | Write::DeleteResourceClaim { claim, .. } => {
+                return Err(BindError::ClaimChanged(claim.to_string()));
+            }
         }
     }
     let awaited = placement.writes.iter().filter_map(claim_of);
@@ -123,6 +153,26 @@ pub async fn prepare(
         let ended = tokio::time::timeout(timeout, volumes_bound(client, &awaited, &placement.node)).await;
         waiting.fetch_sub(1, Ordering::Relaxed);
         ended.map_err(|_| BindError::VolumesTimedOut)??;
+    }
+    // Last: what is added to a pod cannot be taken back.
+    if let Some(resolver) = resolver {
+        leads()?;
+        resolver.resolve(client, pod, &placement.node).await?;
+    }
+    Ok(())
+}
+
+/// Waits until the drivers have prepared the devices that must be ready before the pod is bound.
+async fn devices_ready(
+    client: &Client,
+    leadership: &Leadership,
+    claim: &ResourceClaim,
+    allocation: Option<&AllocationResult>,
+    timeout: Duration,
+) -> Result<(), BindError> {
+    let mut results = allocation.into_iter().flat_map(|it| &it.devices.results);
+    if results.any(|result| !result.binding_conditions.is_empty()) {
+        conditions::wait(client, leadership, &claim.metadata, timeout).await?;
     }
     Ok(())
 }
@@ -143,7 +193,7 @@ fn claim_of(write: &Write) -> Option<((&Text, &Text), Duration)> {
     match write {
         Write::BindVolume { namespace, claim, timeout, .. }
         | Write::ProvisionVolume { namespace, claim, timeout, .. } => Some(((namespace, claim), *timeout)),
-        Write::UseResourceClaim { .. } | Write::FreeResourceClaim { .. } => None,
+        _ => None,
     }
 }
 
@@ -155,11 +205,12 @@ async fn volumes_bound(client: &Client, claims: &[(&Text, &Text)], node: &str) -
             match client.objects::<PersistentVolumeClaim>().get(namespace, name).await {
                 Ok(claim) => {
                     let annotations = &claim.metadata.annotations;
-                    if !claim.spec.volume_name.is_empty() && annotations.contains_key(BIND_COMPLETED) {
+                    if !claim.spec.volume_name.is_empty() && annotations.contains_key(ANNOTATION_BIND_COMPLETED) {
                         break;
                     }
-                    let is_selected = annotations.get(SELECTED_NODE).is_some_and(|selected| selected == node);
-                    // Whoever makes volumes takes the node away when it cannot make one there.
+                    let is_selected =
+                        annotations.get(ANNOTATION_SELECTED_NODE).is_some_and(|selected| selected == node);
+                    // A provisioner removes the node when it cannot create a volume there.
                     if was_selected && !is_selected {
                         return Err(BindError::NotProvisioned(name.to_string()));
                     }
@@ -174,7 +225,7 @@ async fn volumes_bound(client: &Client, claims: &[(&Text, &Text)], node: &str) -
     Ok(())
 }
 
-/// Sets `spec.claimRef` of a volume that is nobody's.
+/// Sets `spec.claimRef` of a free volume.
 async fn bind_volume(client: &Client, volume: &str, namespace: &str, claim: &str) -> Result<(), BindError> {
     let volumes = client.objects::<Document<PersistentVolume>>();
     let claims = client.objects::<PersistentVolumeClaim>();
@@ -190,12 +241,12 @@ async fn bind_volume(client: &Client, volume: &str, namespace: &str, claim: &str
         "kind": "PersistentVolumeClaim", "namespace": namespace, "name": claim, "uid": uid, "apiVersion": "v1",
     });
     if known.spec.claim_ref.is_none() {
-        set_annotation(&mut changed, BOUND_BY_CONTROLLER, "yes");
+        set_annotation(&mut changed, ANNOTATION_BOUND_BY_CONTROLLER, "yes");
     }
     if let Some(spec) = changed.get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("claimRef", reference);
     }
-    // The version that was read is still in it: somebody else's write is a conflict.
+    // It contains the version that was read: a concurrent write is a conflict.
     volumes.update("", volume, &changed).await?;
     Ok(())
 }
@@ -212,17 +263,14 @@ fn set_annotation(object: &mut Value, name: &str, value: &str) {
     }
 }
 
-/// Keeps a claim from being deleted under its users.
-const CLAIM_FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-
-/// Gives devices to a claim and reserves it for a pod. Each write is guarded by the version that it builds on: a claim that is not
-/// the one that the decision was about stays as it is.
+/// Gives devices to a claim and reserves it for a pod; returns the claim as written. Each write is guarded by the version that it
+/// builds on: a claim that is not the one that the decision was about stays as it is.
 async fn use_claim(
     client: &Client,
     known: &ResourceClaim,
     pod: &Pod,
     allocation: Option<&AllocationResult>,
-) -> Result<(), BindError> {
+) -> Result<Document<ResourceClaim>, BindError> {
     let claims = client.objects::<Document<ResourceClaim>>();
     let (namespace, name) = (&known.metadata.namespace, &known.metadata.name);
     let changed = || BindError::ClaimChanged(name.to_string());
@@ -230,13 +278,14 @@ async fn use_claim(
         let written = claims.patch(namespace, name, subresource, Patch::Merge, patch).await;
         written.map_err(|error| if error.is_conflict() { changed() } else { error.into() })
     };
-    let is_protected = |claim: &ResourceClaim| claim.metadata.finalizers.iter().any(|it| it == CLAIM_FINALIZER);
+    let is_protected =
+        |claim: &ResourceClaim| claim.metadata.finalizers.iter().any(|it| it == FINALIZER_RESOURCE_CLAIM);
     let metadata = |claim: &ResourceClaim| {
         let (uid, version) = (claim.metadata.uid.as_str(), claim.metadata.resource_version.as_str());
         let mut metadata = api::json!({"uid": uid, "resourceVersion": version});
         if let Some(fields) = metadata.as_object_mut().filter(|_| !is_protected(claim)) {
             let mut finalizers: Vec<Value> = claim.metadata.finalizers.iter().map(|it| it.clone().into()).collect();
-            finalizers.push(CLAIM_FINALIZER.into());
+            finalizers.push(FINALIZER_RESOURCE_CLAIM.into());
             fields.insert("finalizers", Value::Array(finalizers));
         }
         metadata
@@ -247,26 +296,30 @@ async fn use_claim(
     users.as_array_mut().ok_or_else(changed)?.push(user);
     let mut status = api::json!({"reservedFor": users});
     if let (Some(allocation), Some(fields)) = (allocation, status.as_object_mut()) {
-        // When devices were given says how long their drivers may take.
-        let at = allocation.allocation_timestamp.or_else(|| Some(crate::now()));
+        // The time of the allocation limits how long the drivers may take.
+        let at = allocation.allocation_timestamp.or_else(|| Some(client.clock().now()));
         let allocation = AllocationResult { allocation_timestamp: at, ..allocation.clone() };
         fields.insert("allocation", api::json::to_value(&allocation).map_err(|_| changed())?);
     }
-    // The server takes the finalizer together with the devices. One that does not gets it in a write of its own.
+    // Our server writes the finalizer together with the devices. Other servers need a separate write.
     let written = write("status", &api::json!({"metadata": (metadata(known)), "status": status})).await?;
-    if !is_protected(&written) {
-        write("", &api::json!({"metadata": (metadata(&written))})).await?;
+    if is_protected(&written) {
+        return Ok(written);
     }
-    Ok(())
+    write("", &api::json!({"metadata": (metadata(&written))})).await
 }
 
-/// Takes devices from claims, so that a pod that fits nowhere may fit. What cannot be written is decided anew.
+/// Removes devices from claims, or claims of earlier attempts, so that a pod that fits nowhere may fit. If a write
+/// fails, the decision is made again.
 pub async fn free_claims(client: &Client, leadership: &Leadership, writes: &[Write]) {
     for write in writes {
-        let Write::FreeResourceClaim { namespace, claim, uid, resource_version } = write else { continue };
         if !leadership.holds() {
             return;
         }
+        if let Write::DeleteResourceClaim { namespace, claim, uid } = write {
+            extended::delete(client, namespace, claim, uid).await;
+        }
+        let Write::FreeResourceClaim { namespace, claim, uid, resource_version } = write else { continue };
         let claims = client.objects::<Document<ResourceClaim>>();
         let freed = async {
             let known = claims.get(namespace, claim).await?;
@@ -276,7 +329,7 @@ pub async fn free_claims(client: &Client, leadership: &Leadership, writes: &[Wri
             Ok(crate::devices::give_back(client, &known).await?)
         };
         if let Err(error) = freed.await {
-            warn!(resourceClaim = %format!("{namespace}/{claim}"), err = %error, "Could not free resource claim");
+            warn!(resourceClaim = %format!("{namespace}/{claim}"), err = %chain(&error), "Could not free resource claim");
         }
     }
 }

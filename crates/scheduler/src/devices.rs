@@ -1,4 +1,4 @@
-//! What looking for devices took, in numbers and log lines, and how a claim gives its devices back.
+//! Metrics and log lines of the device search, and the release of a claim's devices.
 //!
 //! The lines and the metric of costs are those of KEP-5254, the lines at its levels: 4 for each pod, 5 for each point of
 //! the plugin, 7 for each step of a search.
@@ -9,15 +9,16 @@ use std::time::Duration;
 use api::resource::v1::ResourceClaim;
 use client::{Client, Document};
 use dra::narration::Step;
-use scheduling::cluster::Spent;
+use scheduling::cluster::DeviceEffort;
 use scheduling::cycle::Evaluation;
 use scheduling::{Attempt, Outcome};
+use telemetry::logs::chain;
 use telemetry::metrics::{Counter, Family, Histogram, Registry};
 use tracing::{debug, error, trace};
 
 /// The plugin that looks for devices.
 const PLUGIN: &str = "DynamicResources";
-/// From this verbosity on every step of a search is told.
+/// Verbosity from which on every step of a search is logged.
 pub const STEPS_VERBOSITY: u8 = 7;
 
 /// From 10 to the limit of one attempt.
@@ -25,7 +26,7 @@ const COSTS: &[f64] = &[1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8];
 /// From 100 µs, doubled and more, up to the limit of one attempt.
 const SECONDS: &[f64] = &[0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0];
 
-/// What looking for devices takes.
+/// Metrics of the device search.
 #[derive(Clone)]
 pub struct Metrics {
     cost: Arc<Histogram>,
@@ -76,12 +77,12 @@ impl Metrics {
         }
     }
 
-    /// A search goes on aside.
+    /// Counts a search that continues in the background.
     pub(crate) fn deferred(&self) {
         self.deferred.increment();
     }
 
-    fn spent(&self, spent: &Spent, result: &str, duration: Duration) {
+    fn spent(&self, spent: &DeviceEffort, result: &str, duration: Duration) {
         self.durations.with(&[result]).observe_duration(duration);
         self.searches.add(spent.searches);
         self.evaluations.add(spent.effort.evaluations);
@@ -94,50 +95,57 @@ impl Metrics {
     }
 }
 
-/// Tells what an attempt took that looked for devices.
+/// Logs and counts the effort of an attempt that searched devices.
 pub fn report(metrics: &Metrics, attempt: &Attempt, duration: Duration) {
     let Some(spent) = &attempt.devices else { return };
+    let duration = duration.saturating_add(spent.time_aside);
     let result = match &attempt.outcome {
         Outcome::Scheduled(_) => "scheduled",
         Outcome::Unschedulable(_) => "unschedulable",
         Outcome::Error(_) => "error",
-        // Told with the attempt that it becomes.
+        // Reported with the final attempt.
         Outcome::Deferred(_) => return,
     };
     metrics.spent(spent, result, duration);
     let pod = &attempt.pod;
     for problem in &spent.problems {
         if problem.does_not_compile() {
-            error!(pod = %pod, err = %problem, "CEL expression of claim does not compile");
+            error!(pod = %pod, err = %chain(problem), "CEL expression of claim does not compile");
         } else {
-            error!(pod = %pod, err = %problem, "Expression evaluation failed");
+            error!(pod = %pod, err = %chain(problem), "Expression evaluation failed");
         }
     }
     let dra::Effort { evaluations, cuts, cost, .. } = spent.effort;
-    debug!(pod = %pod, result, searches = spent.searches, evaluations, cuts, cost, ?duration, "Looked for devices of pod");
+    debug!(pod = %pod, result, searches = spent.searches, evaluations, cuts, cost, ?duration, "Searched devices for pod");
     for Evaluation { point, status, count, .. } in attempt.evaluations.iter().filter(|it| it.plugin == PLUGIN) {
-        trace!(pod = %pod, plugin = PLUGIN, extensionPoint = ?point, status, count, "Asked plugin about pod");
+        trace!(pod = %pod, plugin = PLUGIN, extensionPoint = ?point, status, count, "Ran plugin for pod");
     }
     let Some(narration) = &spent.narration else { return };
     for step in &narration.steps {
         match step {
-            Step::Collecting { current, expected } => trace!(pod = %pod, current, expected, "Collecting devices"),
+            Step::Collecting { current, expected } => {
+                trace!(pod = %pod, current, expected, "devices added so far");
+                trace!(pod = %pod, current, expected, "Collecting devices");
+            }
             Step::Cut { devices } => trace!(pod = %pod, devices, "No completion can satisfy expression"),
             Step::Evaluating { expression, devices } => {
+                let current = devices.split(", ").count();
+                trace!(pod = %pod, current, expected = current, "devices added so far");
                 trace!(pod = %pod, expression = %expression, devices, "Evaluating expression");
             }
             Step::NotSatisfied { actual_cost } => {
                 trace!(pod = %pod, actualCost = actual_cost, "Devices don't satisfy expression");
+                trace!(pod = %pod, "Reset constraint state for re-evaluation");
             }
             _ => {}
         }
     }
     if narration.omitted > 0 {
-        trace!(pod = %pod, omitted = narration.omitted, "Left out further steps");
+        trace!(pod = %pod, omitted = narration.omitted, "Omitted further steps");
     }
 }
 
-/// Takes its devices from a claim, guarded by the version that was read.
+/// Deallocates the devices of a claim, if its resource version is still the one that was read.
 pub(crate) async fn give_back(client: &Client, claim: &Document<ResourceClaim>) -> Result<(), client::Error> {
     let mut changed = claim.to_value();
     if let Some(status) = changed.get_mut("status").and_then(api::json::Value::as_object_mut) {

@@ -1,14 +1,15 @@
 //! The scheduler's shell: informers, binding, events and metrics around the pure core.
 //!
-//! One task owns the core (`scheduling::Scheduler`) and does nothing but tell it what changed and ask it for decisions.
-//! What a decision needs from the network is done by other tasks, many at a time, and told to the core when it is done.
-//! In reading order:
+//! One task owns the core (`scheduling::Scheduler`); it only passes changes to it and requests decisions.
+//! Network requests for decisions are made by other tasks, many at a time, whose results are passed to the
+//! core. In reading order:
 //!
-//! - [`sources`]: what the core is told about, joined by object while it is busy.
+//! - [`sources`]: the changes for the core, merged by object while it is busy.
 //! - [`shell`]: the loop around the core.
-//! - [`binding`]: the writes before a binding, and the binding itself, each asked for leadership first.
+//! - [`binding`]: the writes before a binding, and the binding itself, each after a check of leadership.
 //! - [`report`]: events and the condition `PodScheduled`; [`preemption`]: making room.
 //! - [`devices`]: what looking for devices took.
+//! - `second_scheduler`: tolerations and claims in clusters whose other components do not have the proposals' fields.
 //! - [`metrics`]: what is counted, under Kubernetes' names; [`profile`]: where plugins spend their time, on demand.
 
 pub mod binding;
@@ -17,19 +18,21 @@ pub mod metrics;
 pub mod preemption;
 pub mod profile;
 pub mod report;
+mod searches;
+mod second_scheduler;
 pub mod shell;
 pub mod sources;
 
 use std::num::NonZeroUsize;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use api::features::Features;
-use api::time::Timestamp;
+use client::costly::thread_time;
 use client::election::Leadership;
 use client::{Client, Health, Shutdown};
-use matching::Matcher;
+use matching::{Matcher, Meter};
 use scheduling::Scheduler;
 use scheduling::config::{ConfigError, Configuration};
 use scheduling::timing::Clock;
@@ -41,37 +44,41 @@ use crate::profile::Profiler;
 /// The identity under which the scheduler reads, binds and reports.
 pub const IDENTITY: &str = "system:kube-scheduler";
 
-/// How many expressions of each kind are kept compiled.
+/// Maximum number of compiled expressions of each kind.
 const EXPRESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
-/// How much work looking for devices is in one attempt before it goes on aside: some ten milliseconds.
-const DEVICES_PATIENCE: u64 = 500_000;
+/// Work of a device search in one attempt before it continues in the background: a few milliseconds, for which
+/// other pods wait.
+const DEVICES_PATIENCE: u64 = 100_000;
 
-/// What the scheduler needs.
+/// Inputs of the scheduler.
 pub struct Options {
-    /// Speaks under its identity.
+    /// Client with its identity.
     pub client: Client,
-    /// Which gates are open.
+    /// Enabled feature gates.
     pub features: Features,
-    /// Where its metrics are shown.
+    /// Registry of its metrics.
     pub registry: Arc<Registry>,
-    /// Where it says how it fares.
+    /// Registry of its health checks.
     pub health: Health,
-    /// When it ends.
+    /// Signal that stops it.
     pub shutdown: Shutdown,
     /// Whether it may still write.
     pub leadership: Leadership,
     /// Decides ties.
     pub seed: u64,
-    /// What CEL constraints on devices may cost in one attempt.
+    /// Cost limit for CEL constraints on devices in one attempt.
     pub device_cost_limit: u64,
     /// Profiles, back-off and plugins.
     pub configuration: Configuration,
     /// Takes profiles of the plugins.
     pub profiler: Profiler,
+    /// Whether fields stand in annotations, which the client's informers merge, because other components of the cluster do
+    /// not have the fields; another scheduler may then run beside this one.
+    pub has_placement_annotations: bool,
 }
 
-/// Why the scheduler cannot start.
+/// A reason why the scheduler cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -87,15 +94,15 @@ pub enum StartError {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn check(configuration: &Configuration) -> Result<(), StartError> {
+pub fn check(configuration: &Configuration, features: api::features::Features) -> Result<(), StartError> {
     let clock = Arc::new(|| Duration::ZERO);
-    let matcher = Matcher::new(EXPRESSIONS_MAX, clock, matching::Features::ALL)
+    let matcher = Matcher::new(EXPRESSIONS_MAX, clock, features.into())
         .map_err(|error| StartError::Expressions(error.to_string()))?;
     configuration.make_profiles(&matcher)?;
     Ok(())
 }
 
-/// Schedules until the end is asked for.
+/// Schedules until shutdown.
 ///
 /// # Errors
 /// If it cannot start.
@@ -109,7 +116,8 @@ async fn start(options: Options) -> Result<(), StartError> {
     let started = Instant::now();
     let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(move || started.elapsed());
     let matcher = Matcher::new(EXPRESSIONS_MAX, clock.clone(), options.features.into())
-        .map_err(|error| StartError::Expressions(error.to_string()))?;
+        .map_err(|error| StartError::Expressions(error.to_string()))?
+        .with_meter(Arc::new(Meter::new(Arc::new(thread_time))));
     let programs = dra::Expressions::new(EXPRESSIONS_MAX, clock.clone())
         .map_err(|error| StartError::Expressions(error.to_string()))?;
     let matcher = Arc::new(matcher);
@@ -125,10 +133,4 @@ async fn start(options: Options) -> Result<(), StartError> {
         .with_clock(Clock::new(move || started.elapsed()));
     shell::Shell::start(core, options).run().await;
     Ok(())
-}
-
-/// The time on the wall.
-pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp { seconds: i64::try_from(since.as_secs()).unwrap_or(i64::MAX), nanos: since.subsec_nanos() }
 }

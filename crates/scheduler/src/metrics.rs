@@ -1,8 +1,7 @@
-//! What the scheduler counts, under Kubernetes' names; what expressions do, under ours (`expressions`).
+//! Metrics of the scheduler, under Kubernetes' names; those of expressions (`scheduler_cel_…`) come from the
+//! cache of expressions.
 //!
 //! What every attempt counts is gathered here and shown every now and then: looking up a series costs more than a plugin.
-
-mod expressions;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,9 +16,7 @@ use scheduling::{Attempt, Scheduler};
 use telemetry::metrics::{Counter, Family, Gauge, Histogram, Registry};
 use tokio::time::Instant;
 
-use self::expressions::Expressions;
-
-/// From 1 ms, doubled fourteen times.
+/// Histogram buckets in seconds: from 1 ms, doubled fourteen times.
 const SECONDS: &[f64] =
     &[0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096, 8.192, 16.384];
 
@@ -57,10 +54,10 @@ const SLI_SECONDS: &[f64] = &[
     1310.72, 2621.44, 5242.88,
 ];
 
-/// The plugin that makes room.
+/// The plugin that preempts pods.
 const DEFAULT_PREEMPTION: &str = "DefaultPreemption";
 
-/// Where pods wait.
+/// Parts of the queue.
 const QUEUES: [&str; 4] = ["active", "backoff", "unschedulable", "gated"];
 
 /// Attempts beyond these are one series.
@@ -84,7 +81,7 @@ pub struct Metrics {
     points: Arc<Family<Histogram>>,
 }
 
-/// What is written aside while the core goes on.
+/// Writes that run in parallel to the core.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// A binding.
@@ -103,7 +100,7 @@ impl Call {
     }
 }
 
-/// What only the task that owns the core counts.
+/// Metrics of the task that owns the core.
 pub struct CoreMetrics {
     entities: [Arc<Gauge>; 4],
     incoming_entities: Arc<Family<Counter>>,
@@ -118,13 +115,12 @@ pub struct CoreMetrics {
     pending: [Arc<Gauge>; 4],
     cache: [Arc<Gauge>; 3],
     binding: Arc<Gauge>,
-    expressions: Expressions,
     evaluated: HashMap<(&'static str, Point, &'static str, Text), u64>,
     timed: HashMap<(Point, &'static str, &'static str, Text), Arc<Histogram>>,
 }
 
 impl Metrics {
-    /// Shown by `registry`, which must not have them yet.
+    /// Creates the metrics and registers them; `registry` must not contain them yet.
     #[must_use]
     pub fn new(registry: &Registry) -> Self {
         let seconds = |name, help, labels| registry.family::<Histogram>(name, help, labels, SECONDS);
@@ -217,7 +213,7 @@ impl Metrics {
         }
     }
 
-    /// An attempt has ended: `scheduled`, `unschedulable` or `error`.
+    /// Records the result of an attempt: `scheduled`, `unschedulable` or `error`.
     pub fn attempted(&self, result: &str, profile: &str, duration: Duration) {
         self.attempts.with(&[result, profile]).increment();
         self.durations.with(&[result, profile]).observe_duration(duration);
@@ -238,14 +234,14 @@ impl Metrics {
         done
     }
 
-    /// The victims of a pod are gone, or not all of them.
+    /// Records a preemption; `is_done` if all victims were deleted.
     pub fn made_room(&self, is_done: bool, duration: Duration) {
         let result = if is_done { "success" } else { "error" };
         self.preempted.with(&[result]).increment();
         self.preempting.with(&[result]).observe_duration(duration);
     }
 
-    /// Carries out what stands for an extension point outside the core.
+    /// Runs the part of an extension point that is outside the core, and records its duration.
     ///
     /// # Errors
     /// Those of the work.
@@ -262,12 +258,12 @@ impl Metrics {
         done
     }
 
-    /// The core has decided.
+    /// Records the duration of a decision of the core.
     pub fn decided(&self, duration: Duration) {
         self.algorithm.observe_duration(duration);
     }
 
-    /// A pod was bound after this many attempts, so long after the first one began.
+    /// Records the binding of a pod: the number of attempts, and the time since the first one.
     pub fn bound(&self, attempts: u32, since_first: Duration, was_flushed: bool) {
         self.pod_attempts.observe(f64::from(attempts));
         let shown = if attempts > ATTEMPTS_SHOWN { format!("{ATTEMPTS_SHOWN}+") } else { attempts.to_string() };
@@ -284,7 +280,7 @@ impl Metrics {
 }
 
 impl CoreMetrics {
-    /// Shown by `registry`, which must not have them yet.
+    /// Creates the metrics and registers them; `registry` must not contain them yet.
     #[must_use]
     pub fn new(registry: &Registry, metrics: &Metrics) -> Self {
         let gauge = |name, help, labels| registry.family::<Gauge>(name, help, labels, &[]);
@@ -364,13 +360,12 @@ impl CoreMetrics {
             pending: QUEUES.map(|queue| pending.with(&[queue])),
             cache: ["nodes", "pods", "assumed_pods"].map(|kind| cache.with(&[kind])),
             binding: tasks.with(&["binding"]),
-            expressions: Expressions::new(registry),
             evaluated: HashMap::new(),
             timed: HashMap::new(),
         }
     }
 
-    /// Plugins were asked, and took some time.
+    /// Records the results and durations of plugins.
     pub fn asked(&mut self, attempt: &Attempt, profile: &Text) {
         for Evaluation { plugin, point, status, count } in &attempt.evaluations {
             let known = self.evaluated.entry((*plugin, *point, *status, profile.clone())).or_default();
@@ -392,7 +387,7 @@ impl CoreMetrics {
         }
     }
 
-    /// Shows what was gathered, and what the core says of itself.
+    /// Publishes the collected counts, and those of the core.
     pub fn show(&mut self, core: &mut Scheduler) {
         for ((plugin, point, status, profile), count) in self.evaluated.drain() {
             self.evaluations.with(&[plugin, &point.to_string(), status, &profile]).add(count);
@@ -428,7 +423,6 @@ impl CoreMetrics {
             gauge.set(number(size));
         }
         self.binding.set(number(core.binding_count()));
-        self.expressions.show(core.cluster().matcher.cache());
     }
 }
 

@@ -1,15 +1,17 @@
-//! Making room: the victims are told why, deleted, and named in events.
+//! Preemption: sets the condition of the victims, deletes them, and records events.
 
 use api::core::v1::Pod;
+use api::well_known::CONDITION_DISRUPTION_TARGET;
 use client::election::Leadership;
 use client::events::{Recorder, reference};
 use client::objects::Deletion;
 use client::{Client, Error};
+use telemetry::logs::chain;
 use tracing::{info, warn};
 
-use crate::report::{self, Said};
+use crate::report::{self, ConditionText};
 
-/// Deletes the victims of a pod that room is made for on a node; whether all of them are gone.
+/// Deletes the victims of a preemption on a node; returns whether all were deleted.
 pub async fn make_room(
     client: &Client,
     recorder: &Recorder,
@@ -32,7 +34,7 @@ pub async fn make_room(
             Err(error) if error.is_not_found() => {}
             // The pod is tried again, and then finds what is left.
             Err(error) => {
-                warn!(pod = %victim.metadata.key(), err = %error, "Could not preempt pod");
+                warn!(pod = %victim.metadata.key(), err = %chain(&error), "Could not preempt pod");
                 is_done = false;
             }
         }
@@ -42,9 +44,13 @@ pub async fn make_room(
 
 async fn delete(client: &Client, pod: &Pod, victim: &Pod) -> Result<(), Error> {
     let message = format!("{}: preempting to accommodate a higher priority pod", pod.spec.scheduler_name);
-    let said =
-        Said { condition: "DisruptionTarget", status: "True", reason: "PreemptionByScheduler", message: &message };
-    if let Some(patch) = report::status_patch(victim, said, None, crate::now()) {
+    let said = ConditionText {
+        condition: CONDITION_DISRUPTION_TARGET,
+        status: "True",
+        reason: "PreemptionByScheduler",
+        message: &message,
+    };
+    if let Some(patch) = report::status_patch(victim, said, None, client.clock().now()) {
         report::write_status(client, victim, patch).await?;
     }
     let how = Deletion { uid: Some(victim.metadata.uid.to_string()), ..Deletion::default() };

@@ -1,17 +1,18 @@
-//! A profile of the scheduler on demand: where plugins spend their time, for as long as somebody wants to know.
+//! A profile of the scheduler on demand: the time spent in plugins during the profile.
 //!
 //! Only while one is taken, every plugin is measured in every attempt.
 
+use locks::Mutex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use scheduling::timing::Timing;
 
-/// What was measured: the stack, how long, and in how many calls.
-type Spent = BTreeMap<String, (Duration, u64)>;
+/// Measurements: stack, duration, and number of calls.
+type StackTimes = BTreeMap<String, (Duration, u64)>;
 
 /// Takes profiles. Clones share what is measured.
 #[derive(Debug, Clone, Default)]
@@ -21,30 +22,30 @@ pub struct Profiler {
 
 #[derive(Debug, Default)]
 struct Inner {
-    /// How many profiles are being taken.
+    /// Number of profiles in progress.
     wanted: AtomicUsize,
-    spent: Mutex<Spent>,
+    spent: Mutex<StackTimes>,
 }
 
-/// While it lives, a profile is taken.
-struct Taking<'p>(&'p Inner);
+/// Keeps profiling enabled until it is dropped.
+struct ProfileGuard<'p>(&'p Inner);
 
-impl Drop for Taking<'_> {
+impl Drop for ProfileGuard<'_> {
     fn drop(&mut self) {
         self.0.wanted.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Profiler {
-    /// Whether somebody wants to know.
+    /// Whether a profile is in progress.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.inner.wanted.load(Ordering::Relaxed) > 0
     }
 
-    /// An attempt was measured, and took this long in all.
+    /// Adds the measurements of an attempt; `whole` is its total duration.
     pub fn add(&self, timings: &[Timing], whole: Duration) {
-        let mut spent = self.inner.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spent = self.inner.spent.lock();
         let mut note = |stack: String, duration: Duration, calls: u64| {
             let known = spent.entry(stack).or_default();
             known.0 = known.0.saturating_add(duration);
@@ -58,11 +59,11 @@ impl Profiler {
         note("scheduler;other".to_owned(), whole.saturating_sub(in_plugins), 1);
     }
 
-    /// Measures for this long, and tells it as folded stacks: a stack and its microseconds in each line, the form that
-    /// programs for flame graphs read. How many calls that were stands in comments.
+    /// Measures for this long, and returns folded stacks: a stack and its microseconds in each line, the input
+    /// of flame graph tools. The number of calls is in comments.
     pub async fn take(&self, duration: Duration) -> String {
         self.inner.wanted.fetch_add(1, Ordering::Relaxed);
-        let taking = Taking(&self.inner);
+        let taking = ProfileGuard(&self.inner);
         let before = self.spent();
         tokio::time::sleep(duration).await;
         let after = self.spent();
@@ -79,8 +80,8 @@ impl Profiler {
         text
     }
 
-    fn spent(&self) -> Spent {
-        self.inner.spent.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    fn spent(&self) -> StackTimes {
+        self.inner.spent.lock().clone()
     }
 }
 
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_profile_tells_what_happened_while_it_was_taken() {
+    async fn profile_covers_its_duration() {
         let profiler = Profiler::default();
         let micros = Duration::from_micros;
         let timing = Timing {

@@ -1,13 +1,13 @@
-//! What becomes of a pod, for people and controllers: events, and the condition `PodScheduled`.
+//! Reports about a pod: events, and the condition `PodScheduled`.
 
 use api::core::v1::{ObjectReference, Pod, PodCondition};
 use api::json::{Text, Value, to_value};
 use api::time::Timestamp;
+use client::complaints::{self, Report};
 use client::events::{Recorder, Severity, reference};
 use client::objects::Patch;
 use client::{Client, Error};
-use scheduling::Complaint;
-use tracing::{error, trace};
+use matching::complaints::Complaint;
 
 /// The pod has a node.
 pub fn scheduled(recorder: &Recorder, pod: &Pod, node: &str) {
@@ -15,36 +15,28 @@ pub fn scheduled(recorder: &Recorder, pod: &Pod, node: &str) {
     recorder.action(reference(pod), None, Severity::Normal, "Scheduled", "Binding", &note);
 }
 
-/// The pod has no node, because of `message`.
+/// Records the event that the pod could not be scheduled.
 pub fn failed(recorder: &Recorder, pod: &Pod, message: &str) {
     recorder.action(reference(pod), None, Severity::Warning, "FailedScheduling", "Scheduling", message);
 }
 
-/// What was wrong with an expression or a value, once per pod and value: for the pod's events, or for the log. The messages
-/// of the log are those that the proposals name.
+/// Reports a faulty expression or value, once per pod and value: as an event of the pod, or in the log. The log
+/// messages are those of the proposals.
 pub fn complained(recorder: &Recorder, pod: &Pod, complaint: &Complaint) {
-    let name = pod.metadata.key();
-    match complaint {
-        Complaint::Expression { node, expression, value, error } => {
-            error!(pod = %name, node = %node, expression = %expression, value = %value, err = %error, "CEL runtime error");
-            recorder.event(reference(pod), Severity::Warning, "ExpressionFailed", &complaint.message());
-        }
-        Complaint::TaintVersion { node, value, error } => {
-            error!(pod = %name, node = %node, taint = %value, err = %error, "failed to parse taint value as semantic version");
-        }
-        Complaint::LabelVersion { node, .. } => trace!(pod = %name, node = %node, "{}", complaint.message()),
-    }
+    let (verbosity, parts, event) = (complaint.verbosity(), complaint.parts(), complaint.event());
+    let report = Report { title: &complaint.title(), verbosity, parts, event };
+    complaints::report(recorder, reference(pod), report);
 }
 
-/// A victim goes, so that another pod has room.
+/// Records the event that a pod was preempted.
 pub fn preempted(recorder: &Recorder, victim: &Pod, by: ObjectReference, node: &str) {
     let note = format!("Preempted by pod {} on node {node}", by.uid);
     recorder.action(reference(victim), Some(by), Severity::Normal, "Preempted", "Preempting", &note);
 }
 
-/// What a condition should say.
+/// Contents of a condition.
 #[derive(Debug, Clone, Copy)]
-pub struct Said<'a> {
+pub struct ConditionText<'a> {
     /// The condition.
     pub condition: &'a str,
     /// `True` or `False`.
@@ -55,10 +47,9 @@ pub struct Said<'a> {
     pub message: &'a str,
 }
 
-/// The change that makes a pod's status say this, and name this node as the one where room is made; nothing if it does
-/// already.
+/// Returns the patch that sets a pod's condition and nominated node; `None` if they are unchanged.
 #[must_use]
-pub fn status_patch(pod: &Pod, said: Said<'_>, nominated_node: Option<&str>, now: Timestamp) -> Option<Value> {
+pub fn status_patch(pod: &Pod, said: ConditionText<'_>, nominated_node: Option<&str>, now: Timestamp) -> Option<Value> {
     let mut status = Value::object();
     let fields = status.as_object_mut()?;
     let known = pod.status.conditions.iter().find(|it| it.condition_type == said.condition);
@@ -85,7 +76,7 @@ pub fn status_patch(pod: &Pod, said: Said<'_>, nominated_node: Option<&str>, now
     (!fields.is_empty()).then(|| api::json!({"status": status}))
 }
 
-/// Writes such a change. The uid guards it: another pod of the same name is not meant.
+/// Writes such a patch. It is guarded by the UID, so that another pod of the same name is not changed.
 ///
 /// # Errors
 /// [`Error`].
@@ -105,31 +96,31 @@ mod tests {
 
     use super::*;
 
-    const SAID: Said<'_> =
-        Said { condition: "PodScheduled", status: "False", reason: "Unschedulable", message: "0/1 nodes" };
+    const SAID: ConditionText<'_> =
+        ConditionText { condition: "PodScheduled", status: "False", reason: "Unschedulable", message: "0/1 nodes" };
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp { seconds, nanos: 0 }
     }
 
-    /// The pod once the change is written.
+    /// The pod as it is after the patch.
     fn after(pod: &Pod, patch: &Value) -> Pod {
         let mut pod = pod.clone();
-        let condition = patch.at(&["status", "conditions"]).and_then(Value::as_array).unwrap();
+        let condition = patch.array_at(&["status", "conditions"]).unwrap();
         pod.status.conditions = vec![api::json::from_value(&condition[0]).unwrap()];
         pod
     }
 
     #[test]
-    fn what_a_condition_says_already_is_not_written_again() {
+    fn unchanged_condition_is_not_rewritten() {
         let pod = Pod::default();
         let patch = status_patch(&pod, SAID, None, at(10)).unwrap();
-        let condition = &patch.at(&["status", "conditions"]).and_then(Value::as_array).unwrap()[0];
+        let condition = &patch.array_at(&["status", "conditions"]).unwrap()[0];
         assert_eq!(condition.str_at(&["lastTransitionTime"]), Some("1970-01-01T00:00:10Z"));
         let pod = after(&pod, &patch);
         assert!(status_patch(&pod, SAID, None, at(20)).is_none());
-        let other = status_patch(&pod, Said { message: "0/2 nodes", ..SAID }, None, at(20)).unwrap();
-        let condition = &other.at(&["status", "conditions"]).and_then(Value::as_array).unwrap()[0];
+        let other = status_patch(&pod, ConditionText { message: "0/2 nodes", ..SAID }, None, at(20)).unwrap();
+        let condition = &other.array_at(&["status", "conditions"]).unwrap()[0];
         assert_eq!(condition.str_at(&["lastTransitionTime"]), Some("1970-01-01T00:00:10Z"), "the status is the same");
         let nominated = status_patch(&pod, SAID, Some("n1"), at(20)).unwrap();
         assert_eq!(nominated.to_string(), r#"{"status":{"nominatedNodeName":"n1"}}"#);

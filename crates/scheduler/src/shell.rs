@@ -1,56 +1,66 @@
 //! The loop around the core: changes in, decisions out, and what became of them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use api::core::v1::Pod;
 use api::json::Text;
+use api::well_known::{CONDITION_POD_SCHEDULED, DEFAULT_SCHEDULER};
 use client::election::Leadership;
 use client::events::Recorder;
 use client::{Client, Informers, Shutdown};
-use scheduling::aside::{DeviceSearch, DeviceSearched};
+use scheduling::aside::DeviceSearched;
 use scheduling::cluster::PodKey;
 use scheduling::framework::Point;
 use scheduling::writes::Write;
 use scheduling::{Attempt, Outcome, Placement, Scheduler, Unplaced};
+use telemetry::logs::chain;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
+use crate::binding::CreatedClaims;
 use crate::metrics::{Call, CoreMetrics, Metrics};
 use crate::profile::Profiler;
-use crate::report::{self, Said};
+use crate::report::{self, ConditionText};
+use crate::searches::Searches;
+use crate::second_scheduler::{Claims, Resolver};
 use crate::sources::Sources;
 use crate::{Options, binding, devices, preemption};
 
-/// How many bindings and reports are under way at a time; the core waits when there are more. A server's fair queues take
-/// some more of one flow before they refuse.
+/// Maximum number of concurrent bindings and reports; the core waits if there are more. A server's fair queues
+/// accept slightly more of one flow before they reject.
 const IN_FLIGHT_MAX: usize = 320;
-/// How many attempts are made before other tasks get a turn.
+/// Number of attempts before other tasks run.
 const ATTEMPTS_PER_TURN: usize = 16;
-/// How often counts are shown while there is no pause.
+/// Turns end after this time. An attempt with costly expressions takes up to 200 ms; the pods that arrive meanwhile are
+/// received before the next.
+const TURN_MAX: Duration = Duration::from_millis(20);
+/// Interval at which counts are published without a pause.
 const SHOW_INTERVAL: Duration = Duration::from_millis(500);
-/// What is under way at the end gets so long to finish.
+/// Time limit for work in progress at shutdown.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// A controller creates the claims of a pod within moments; one that waits longer is reported.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a task has done.
-enum Done {
+/// Result of a task.
+enum TaskResult {
     Bound,
-    /// Why not, unless the pod is gone.
+    /// Error, unless the pod was deleted.
     NotBound(Option<(Arc<Pod>, String)>),
     Reported,
     Searched(Box<DeviceSearched>),
 }
 
-/// What a task is about.
+/// A running task.
 struct Task {
     uid: Text,
     work: Work,
 }
 
-/// What a task does.
+/// Kind of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     Bind,
@@ -58,8 +68,8 @@ enum Work {
     Search,
 }
 
-/// An attempt, for those who measure.
-struct Tried {
+/// An attempt, for metrics.
+struct AttemptRecord {
     profile: Text,
     begun: Instant,
     attempts: u32,
@@ -74,24 +84,29 @@ pub struct Shell {
     core: Scheduler,
     sources: Sources,
     client: Client,
-    /// By scheduler name.
+    /// Event recorders by scheduler name.
     recorders: HashMap<Text, Recorder>,
     leadership: Leadership,
     shutdown: Shutdown,
     metrics: Metrics,
     core_metrics: CoreMetrics,
     device_metrics: devices::Metrics,
-    /// When counts were last shown.
+    /// Time of the last publication.
     shown: Duration,
     profiler: Profiler,
     started: Instant,
-    /// How many tasks wait for volumes.
+    /// Number of tasks that wait for volumes.
     awaiting_volumes: Arc<AtomicUsize>,
-    running: JoinSet<Done>,
+    running: JoinSet<TaskResult>,
     tasks: HashMap<Id, Task>,
-    /// Searches that attempts do not wait for, in the order in which they came. One at a time is carried out.
-    searches: VecDeque<DeviceSearch>,
-    is_searching: bool,
+    /// Searches that attempts do not wait for.
+    searches: Searches,
+    /// Extra writes for upstream's components, if they work on the same cluster.
+    resolver: Option<Resolver>,
+    /// The pods that wait for claims and were reported, by uid.
+    reported: HashSet<Text>,
+    /// The time of the next such report.
+    next_report: Option<Duration>,
 }
 
 impl Shell {
@@ -99,11 +114,21 @@ impl Shell {
     #[must_use]
     pub fn start(core: Scheduler, options: Options) -> Self {
         let metrics = Metrics::new(&options.registry);
+        let informers = Informers::new(options.client.clone());
+        let matcher = &core.cluster().matcher;
+        let resolver = options.has_placement_annotations.then(|| Resolver {
+            nodes: informers.all(),
+            cache: matcher.cache().clone(),
+            features: matcher.features(),
+            claims: Claims::new(informers.all()),
+        });
+        let counted = core.cluster().matcher.cache().clone();
+        options.registry.counters("scheduler_cel", move || counted.samples());
         Self {
-            core,
             core_metrics: CoreMetrics::new(&options.registry, &metrics),
-            sources: Sources::start(Informers::new(options.client.clone()), options.health),
+            sources: Sources::start(informers, options.health),
             recorders: HashMap::new(),
+            started: options.client.clock().instant(),
             client: options.client,
             leadership: options.leadership,
             shutdown: options.shutdown,
@@ -111,21 +136,23 @@ impl Shell {
             device_metrics: devices::Metrics::new(&options.registry),
             shown: Duration::ZERO,
             profiler: options.profiler,
-            started: Instant::now(),
             awaiting_volumes: Arc::default(),
             running: JoinSet::new(),
             tasks: HashMap::new(),
-            searches: VecDeque::new(),
-            is_searching: false,
+            searches: Searches::default(),
+            resolver,
+            core,
+            reported: HashSet::new(),
+            next_report: None,
         }
     }
 
     /// Time as the core has it.
     fn now(&self) -> Duration {
-        self.started.elapsed()
+        self.client.clock().instant().saturating_duration_since(self.started)
     }
 
-    /// Schedules until the end is asked for.
+    /// Schedules until shutdown.
     pub async fn run(mut self) {
         tokio::select! {
             () = self.sources.synced() => {}
@@ -143,6 +170,7 @@ impl Shell {
             if !busy || self.now().saturating_sub(self.shown) >= SHOW_INTERVAL {
                 self.shown = self.now();
                 self.core_metrics.show(&mut self.core);
+                self.report_missing_claims();
             }
             if busy {
                 tokio::task::yield_now().await;
@@ -158,16 +186,22 @@ impl Shell {
         info!("Stopped scheduler");
     }
 
-    /// Makes some attempts; whether there may be more to do at once.
+    /// Makes scheduling attempts for one turn; returns whether more pods may be ready.
     fn schedule_some(&mut self) -> bool {
+        let turn = Instant::now();
         for _ in 0..ATTEMPTS_PER_TURN {
             if self.is_full() {
                 return false;
+            }
+            if turn.elapsed() >= TURN_MAX {
+                return true;
             }
             let begun = Instant::now();
             let now = self.now();
             let Some(attempt) = self.core.schedule_one(now) else { return false };
             let took = begun.elapsed();
+            let ended = self.now();
+            self.core.attempt_ended(ended);
             self.metrics.decided(took);
             devices::report(&self.device_metrics, &attempt, took);
             if self.profiler.is_wanted() {
@@ -178,7 +212,8 @@ impl Shell {
         true
     }
 
-    /// Whether the core has to wait. Volumes take as long as they take, and nobody else waits for them.
+    /// Whether the core has to wait. Tasks that wait for volumes do not count, because they may take long and
+    /// block nothing else.
     fn is_full(&self) -> bool {
         self.running.len().saturating_sub(self.awaiting_volumes.load(Ordering::Relaxed)) >= IN_FLIGHT_MAX
     }
@@ -188,10 +223,12 @@ impl Shell {
         let now = self.now();
         let full = self.is_full();
         let wake_up = self.core.next_wake_up(now).filter(|_| !full);
+        let wake_up = wake_up.into_iter().chain(self.next_report).min();
         let wake_up = wake_up.and_then(|at| self.started.checked_add(at));
+        let clock = self.client.clock().clone();
         let sleep = async {
             match wake_up {
-                Some(at) => tokio::time::sleep_until(at).await,
+                Some(at) => clock.sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };
@@ -206,40 +243,72 @@ impl Shell {
         }
     }
 
-    /// A task has ended; one that panicked has failed.
-    fn ended(&mut self, ended: Result<(Id, Done), tokio::task::JoinError>) {
+    /// Reports pods that have waited for a while for claims which nothing has created, each once.
+    fn report_missing_claims(&mut self) {
+        self.next_report = None;
+        if self.core.lengths().gated == 0 {
+            self.reported.clear();
+            return;
+        }
+        let now = self.now();
+        let mut waiting = HashSet::new();
+        let mut due = Vec::new();
+        for (queued, gate) in self.core.awaiting_claims() {
+            let uid = &queued.pod.uid;
+            waiting.insert(uid.clone());
+            let at = queued.since.saturating_add(CLAIM_PATIENCE);
+            if self.reported.contains(uid) {
+                continue;
+            }
+            if at > now {
+                self.next_report = self.next_report.into_iter().chain([at]).min();
+            } else {
+                due.push((queued.pod.key(), uid.clone(), gate.message()));
+            }
+        }
+        self.reported.retain(|uid| waiting.contains(uid));
+        for (key, uid, message) in due {
+            self.reported.insert(uid.clone());
+            if let Some(pod) = self.pod(&key, &uid) {
+                self.report(&pod, "Unschedulable", &message, None, Vec::new(), Vec::new());
+            }
+        }
+    }
+
+    /// Processes the end of a task; a panic counts as a failure.
+    fn ended(&mut self, ended: Result<(Id, TaskResult), tokio::task::JoinError>) {
         let now = self.now();
         let (id, done) = match ended {
             Ok((id, done)) => (id, done),
             Err(failure) => {
-                error!(err = %failure, "Task of the scheduler panicked");
-                (failure.id(), Done::NotBound(None))
+                error!(err = %chain(&failure), "Task of the scheduler panicked");
+                (failure.id(), TaskResult::NotBound(None))
             }
         };
         let Some(task) = self.tasks.remove(&id) else { return };
         match done {
-            Done::Searched(searched) => {
-                self.is_searching = false;
+            TaskResult::Searched(searched) => {
+                self.searches.ended(&task.uid);
                 if let Some(attempt) = self.core.searched(*searched, now) {
                     devices::report(&self.device_metrics, &attempt, Duration::ZERO);
                     self.follow_up(attempt, Instant::now());
                 }
                 self.search_next();
             }
-            Done::Bound => self.core.bound(&task.uid),
-            // It panicked.
-            Done::NotBound(_) if task.work == Work::Search => {
-                self.is_searching = false;
+            TaskResult::Bound => self.core.bound(&task.uid),
+            // The task panicked.
+            TaskResult::NotBound(_) if task.work == Work::Search => {
+                self.searches.ended(&task.uid);
                 self.core.search_failed(&task.uid, now);
                 self.search_next();
             }
-            Done::NotBound(why) if task.work == Work::Bind => {
+            TaskResult::NotBound(why) if task.work == Work::Bind => {
                 self.core.binding_failed(&task.uid, now);
                 if let Some((pod, why)) = why {
                     self.report(&pod, "SchedulerError", &why, None, Vec::new(), Vec::new());
                 }
             }
-            Done::NotBound(_) | Done::Reported => {}
+            TaskResult::NotBound(_) | TaskResult::Reported => {}
         }
     }
 
@@ -249,24 +318,27 @@ impl Shell {
         (pod.metadata.uid == uid).then_some(pod)
     }
 
-    /// Events are told under the name of the pod's scheduler.
+    /// The event recorder of the pod's scheduler.
     fn recorder(&mut self, pod: &Pod) -> Recorder {
         let name = scheduler_name(&pod.spec.scheduler_name);
         let client = &self.client;
         self.recorders.entry(name).or_insert_with_key(|name| Recorder::start(client, name, "")).clone()
     }
 
-    fn spawn(&mut self, uid: Text, work: Work, task: impl Future<Output = Done> + Send + 'static) {
+    fn spawn(&mut self, uid: Text, work: Work, task: impl Future<Output = TaskResult> + Send + 'static) {
         let id = self.running.spawn(task).id();
         self.tasks.insert(id, Task { uid, work });
     }
 
-    /// Does what an attempt asks for.
+    /// Processes the result of an attempt.
     fn follow_up(&mut self, attempt: Attempt, begun: Instant) {
         let profile = scheduler_name(&attempt.scheduler_name);
+        // Background searches are part of the attempt.
+        let aside = attempt.devices.as_ref().map_or(Duration::ZERO, |spent| spent.time_aside);
+        let begun = begun.checked_sub(aside).unwrap_or(begun);
         self.core_metrics.asked(&attempt, &profile);
         let Some(pod) = self.pod(&attempt.pod, &attempt.uid) else {
-            // It has gone since: the change that says so is on its way.
+            // It was deleted meanwhile: the change has not arrived yet.
             if matches!(attempt.outcome, Outcome::Scheduled(_)) {
                 let now = self.now();
                 self.core.binding_failed(&attempt.uid, now);
@@ -279,7 +351,7 @@ impl Shell {
                 report::complained(&recorder, &pod, complaint);
             }
         }
-        let tried = Tried {
+        let tried = AttemptRecord {
             profile: profile.clone(),
             begun,
             attempts: attempt.attempts,
@@ -296,9 +368,10 @@ impl Shell {
                 self.reject(&pod, unplaced);
             }
             Outcome::Deferred(search) => {
-                debug!(pod = %attempt.pod, "Looking for devices of pod takes long and goes on aside");
+                debug!(pod = %attempt.pod, "Moved slow device search for pod to the background");
                 self.device_metrics.deferred();
-                self.searches.push_back(*search);
+                let namespace = search.namespace().clone();
+                self.searches.push(&namespace, *search);
                 self.search_next();
             }
             Outcome::Error(message) => {
@@ -309,25 +382,32 @@ impl Shell {
         }
     }
 
-    /// Carries out the next search, on a thread where it holds up nobody.
+    /// Starts the next searches, on separate threads.
     fn search_next(&mut self) {
-        if self.is_searching {
-            return;
+        while let Some(search) = self.searches.next(|search| search.uid().clone()) {
+            let (uid, turns) = (search.uid().clone(), self.searches.turns.clone());
+            let search = move || {
+                let searched = client::costly::run_aside("device-search", move || {
+                    let turn = turns.begin();
+                    search.run_in_turn(&|| turn.pause())
+                });
+                searched.map_or(TaskResult::NotBound(None), |searched| TaskResult::Searched(Box::new(searched)))
+            };
+            let id = self.running.spawn_blocking(search).id();
+            self.tasks.insert(id, Task { uid, work: Work::Search });
         }
-        let Some(search) = self.searches.pop_front() else { return };
-        self.is_searching = true;
-        let uid = search.uid().clone();
-        let id = self.running.spawn_blocking(move || Done::Searched(Box::new(search.run()))).id();
-        self.tasks.insert(id, Task { uid, work: Work::Search });
     }
 
-    fn bind(&mut self, pod: Arc<Pod>, placement: Placement, tried: Tried) {
+    fn bind(&mut self, pod: Arc<Pod>, placement: Placement, tried: AttemptRecord) {
         let (client, leadership) = (self.client.clone(), self.leadership.clone());
         let (recorder, metrics, waiting) = (self.recorder(&pod), self.metrics.clone(), self.awaiting_volumes.clone());
-        let uid = pod.metadata.uid.clone();
+        let (uid, resolver) = (pod.metadata.uid.clone(), self.resolver.clone());
         self.spawn(uid, Work::Bind, async move {
+            let mut created = CreatedClaims::default();
             let bind = async {
-                let prepare = binding::prepare(&client, &leadership, &pod, &placement, &waiting);
+                let resolver = resolver.as_ref();
+                let prepare =
+                    binding::prepare(&client, &leadership, &pod, &placement, &waiting, resolver, &mut created);
                 metrics.point(Point::PreBind, &tried.profile, prepare).await?;
                 metrics.point(Point::Bind, &tried.profile, binding::bind(&client, &leadership, &pod, &placement)).await
             };
@@ -340,13 +420,14 @@ impl Shell {
                         feasibleNodes = tried.feasible_nodes, "Bound pod to node"
                     );
                     report::scheduled(&recorder, &pod, &placement.node);
-                    Done::Bound
+                    TaskResult::Bound
                 }
                 Err(error) => {
                     metrics.attempted("error", &tried.profile, tried.begun.elapsed());
-                    warn!(pod = %pod.metadata.key(), node = %placement.node, err = %error, "Could not bind pod");
+                    warn!(pod = %pod.metadata.key(), node = %placement.node, err = %chain(&error), "Could not bind pod");
+                    created.delete(&client).await;
                     let why = (!error.pod_is_gone()).then(|| error.told());
-                    Done::NotBound(why.map(|why| (pod, why)))
+                    TaskResult::NotBound(why.map(|why| (pod, why)))
                 }
             }
         });
@@ -365,7 +446,7 @@ impl Shell {
         self.report(pod, "Unschedulable", &unplaced.message, node, victims, unplaced.writes);
     }
 
-    /// Tells that a pod has no node, and makes room for it if that is decided.
+    /// Reports that a pod has no node, and preempts pods if that was decided.
     fn report(
         &mut self,
         pod: &Arc<Pod>,
@@ -377,8 +458,8 @@ impl Shell {
     ) {
         let recorder = self.recorder(pod);
         report::failed(&recorder, pod, message);
-        let said = Said { condition: "PodScheduled", status: "False", reason, message };
-        let patch = report::status_patch(pod, said, node.as_deref(), crate::now());
+        let said = ConditionText { condition: CONDITION_POD_SCHEDULED, status: "False", reason, message };
+        let patch = report::status_patch(pod, said, node.as_deref(), self.client.clock().now());
         if patch.is_none() && victims.is_empty() && writes.is_empty() {
             return;
         }
@@ -396,14 +477,14 @@ impl Shell {
                 && let Err(error) = metrics.call(Call::PatchStatus, report::write_status(&client, &pod, patch)).await
                 && !error.is_not_found()
             {
-                debug!(pod = %pod.metadata.key(), err = %error, "Could not write the condition of the pod");
+                debug!(pod = %pod.metadata.key(), err = %chain(&error), "Could not write the condition of the pod");
             }
-            Done::Reported
+            TaskResult::Reported
         });
     }
 }
 
-/// The API gives every pod a scheduler name; one without is the default scheduler's.
+/// The scheduler name of a pod; an empty one is the default scheduler, though the API sets a default.
 fn scheduler_name(given: &Text) -> Text {
-    if given.is_empty() { scheduling::plugins::DEFAULT_SCHEDULER.into() } else { given.clone() }
+    if given.is_empty() { DEFAULT_SCHEDULER.into() } else { given.clone() }
 }

@@ -1,4 +1,4 @@
-//! What the core is told about: one informer per kind, whose changes are joined by object until the core has time.
+//! Changes for the core: one informer per kind, whose changes are merged by object until the core has time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use scheduling::Scheduler;
 use scheduling::cluster::{Object, ObjectKind};
 use tokio::sync::Notify;
 
-/// Tells the core what has changed in one collection.
+/// Passes the changes of one collection to the core.
 type Tell = Box<dyn FnMut(&mut Scheduler, Duration) + Send + Sync>;
 
 /// All collections.
@@ -39,7 +39,7 @@ impl Sources {
         sources.follow::<Pod>(|core, change, now| match change {
             Change::Deleted(pod) => core.remove_pod(&pod.metadata.uid, now),
             Change::Updated { old, new } => {
-                // Another one of the same name.
+                // Another object of the same name.
                 if old.metadata.uid != new.metadata.uid {
                     core.remove_pod(&old.metadata.uid, now);
                 }
@@ -92,13 +92,13 @@ impl Sources {
         }));
     }
 
-    /// The pods, as they are known.
+    /// The informer of pods.
     #[must_use]
     pub fn pods(&self) -> &Informer<Pod> {
         &self.pods
     }
 
-    /// Waits until everything is known.
+    /// Waits until all informers have synced.
     pub async fn synced(&self) {
         self.informers.synced().await;
     }
@@ -108,7 +108,7 @@ impl Sources {
         self.ready.notified().await;
     }
 
-    /// Tells the core what has changed.
+    /// Passes all changes to the core.
     pub fn tell(&mut self, core: &mut Scheduler, now: Duration) {
         for tell in &mut self.tell {
             tell(core, now);

@@ -1,8 +1,10 @@
 //! Searches for devices that an attempt does not wait for: other pods are not held up by them.
 //!
-//! The core hands such a search out ([`Outcome::Deferred`](crate::Outcome::Deferred)); the caller runs it wherever it likes and
-//! says what came of it ([`Scheduler::searched`](crate::Scheduler::searched)). All searches of an attempt share its budget.
+//! The core returns such a search ([`Outcome::Deferred`](crate::Outcome::Deferred)); the caller runs it on any
+//! thread and passes the result back ([`Scheduler::searched`](crate::Scheduler::searched)). All searches of an
+//! attempt share its budget.
 
+use std::cell::Cell;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -10,55 +12,78 @@ use api::json::Text;
 use dra::constraints::look_ahead::LookAhead;
 use dra::{Budget, Deferred, Searched};
 
-use crate::cluster::{Carried, Clock};
+use crate::cluster::{CarriedEffort, Clock};
 
 /// A search for the devices of a pod.
 pub struct DeviceSearch {
     pub(crate) uid: Text,
+    pub(crate) namespace: Text,
     pub(crate) search: Deferred,
     pub(crate) cost_limit: u64,
     pub(crate) clock: Option<Clock>,
     pub(crate) timeout: Option<Duration>,
-    pub(crate) carried: Carried,
-    /// Gone when nobody waits any more.
+    pub(crate) carried: CarriedEffort,
+    /// Dropped when no attempt waits for the result any more.
     pub(crate) wanted: Weak<()>,
 }
 
-/// What came of it.
+/// Result of a search.
 #[derive(Debug)]
 pub struct DeviceSearched {
     pub(crate) uid: Text,
     pub(crate) result: Searched,
-    pub(crate) carried: Carried,
+    pub(crate) carried: CarriedEffort,
 }
 
 impl DeviceSearch {
-    /// Whose devices are looked for.
+    /// UID of the pod whose devices are searched.
     #[must_use]
     pub fn uid(&self) -> &Text {
         &self.uid
     }
 
-    /// Searches: as long as the budget lasts, and somebody waits.
+    /// The namespace of the pod.
+    #[must_use]
+    pub fn namespace(&self) -> &Text {
+        &self.namespace
+    }
+
+    /// Runs the search until it ends, the budget is used up, or no attempt waits for it any more.
     #[must_use]
     pub fn run(self) -> DeviceSearched {
+        self.run_in_turn(&|| Duration::ZERO)
+    }
+
+    /// Like [`run`](Self::run), but in turns with other searches: `pause` is called periodically, waits for the
+    /// next turn, and returns how long that took. Only the time of its own turns counts.
+    #[must_use]
+    pub fn run_in_turn(self, pause: &dyn Fn() -> Duration) -> DeviceSearched {
         let now = || self.clock.as_ref().map_or(Duration::ZERO, |clock| clock());
         let started = now();
-        let is_late = limit(self.clock.as_ref(), self.timeout, self.carried.time);
+        let paused = Cell::new(Duration::ZERO);
+        let taken = || {
+            let running = now().saturating_sub(started).saturating_sub(paused.get());
+            self.carried.time.saturating_add(running)
+        };
         let mut budget = Budget {
             cost_limit: self.cost_limit,
             cost: self.carried.effort.cost,
-            interrupt: Box::new(|| match self.wanted.strong_count() {
-                0 => Some("nobody waits for the devices any more".to_owned()),
-                _ => is_late(),
+            interrupt: Box::new(|| {
+                paused.set(paused.get().saturating_add(pause()));
+                match (self.wanted.strong_count(), self.timeout) {
+                    (0, _) => Some("nobody waits for the devices any more".to_owned()),
+                    (_, Some(timeout)) if taken() > timeout => Some(late(timeout)),
+                    _ => None,
+                }
             }),
             ..Budget::by_cost()
         };
         let result = self.search.run(&mut budget, Some(&mut LookAhead::default()));
-        let carried = Carried {
+        drop(budget);
+        let carried = CarriedEffort {
             effort: self.carried.effort.and(result.effort),
             searches: self.carried.searches,
-            time: self.carried.time.saturating_add(now().saturating_sub(started)),
+            time: taken(),
         };
         DeviceSearched { uid: self.uid.clone(), result, carried }
     }
@@ -70,7 +95,7 @@ impl std::fmt::Debug for DeviceSearch {
     }
 }
 
-/// Says from when on a search takes too long, of which so much time has passed before.
+/// Returns the time limit of a search that has already used some of its time.
 pub(crate) fn limit(
     clock: Option<&Clock>,
     timeout: Option<Duration>,
@@ -80,6 +105,10 @@ pub(crate) fn limit(
     let started = clock();
     Box::new(move || {
         let is_late = clock().saturating_sub(started).saturating_add(before) > timeout;
-        is_late.then(|| format!("timed out trying to allocate devices after {timeout:?}"))
+        is_late.then(|| late(timeout))
     })
+}
+
+fn late(timeout: Duration) -> String {
+    format!("timed out trying to allocate devices after {timeout:?}")
 }

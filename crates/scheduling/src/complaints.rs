@@ -1,136 +1,80 @@
-//! What was wrong with expressions and values behind a rejection: for events and logs.
-//!
-//! A failure counts as no, so the pod's sentence does not tell it. Each is told once per pod, expression and value.
+//! Complaints behind the rejection of a pod, each reported once per pod.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use api::json::Text;
+pub use matching::complaints::Complaint;
+use matching::complaints::{REPORTED_MAX, about_labels, about_taint};
 use matching::taints;
 
-use crate::cluster::{Cluster, NodeInfo, PodInfo};
+use crate::cluster::{Cluster, PodInfo};
 use crate::diagnosis::Diagnosis;
 
-/// How many complaints one attempt tells.
-const TOLD_MAX: usize = 8;
+/// The complaints that were reported before.
+pub(crate) type ReportedComplaints = BTreeSet<(Text, Text)>;
 
-/// Something that was wrong, and on which node it was seen first.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Complaint {
-    /// An expression had no answer: event `ExpressionFailed`, and an error in the log.
-    Expression {
-        /// A node for which it had none.
-        node: Text,
-        /// The expression.
-        expression: Text,
-        /// What it was asked about.
-        value: Text,
-        /// Why it had none.
-        error: Text,
-    },
-    /// A taint that is compared as a version is not one: an error in the log.
-    TaintVersion {
-        /// The node.
-        node: Text,
-        /// The taint's value.
-        value: Text,
-        /// Why it is not a version.
-        error: Text,
-    },
-    /// A label that is compared as a version is not one: in the log only at the highest level, because nodes are many.
-    LabelVersion {
-        /// The node.
-        node: Text,
-        /// The label.
-        label: Text,
-        /// Its value.
-        value: Text,
-        /// Why it is not a version.
-        error: Text,
-    },
-}
-
-/// What was told before.
-pub(crate) type Told = BTreeSet<(Text, Text)>;
-
-impl Complaint {
-    /// The note of an event, or a line of a log.
-    pub fn message(&self) -> String {
-        match self {
-            Complaint::Expression { node, expression, value, error } => {
-                format!("expression {expression:?} failed on node {node} for {value}: {error}")
-            }
-            Complaint::TaintVersion { value, .. } => {
-                format!("failed to parse taint value as semantic version taint={value:?}")
-            }
-            Complaint::LabelVersion { label, value, error, .. } => {
-                format!("Parse semver failed for value {value} in label {label}, {error}")
-            }
-        }
-    }
-
-    /// What it is about: each is told once.
-    fn key(&self) -> (Text, Text) {
-        match self {
-            Complaint::Expression { expression, value, .. } => (expression.clone(), value.clone()),
-            Complaint::TaintVersion { value, .. } => (Text::default(), value.clone()),
-            Complaint::LabelVersion { label, value, .. } => (label.clone(), value.clone()),
-        }
-    }
-}
-
-/// What was wrong behind a rejection and was not told before.
-pub(crate) fn find(pod: &PodInfo, diagnosis: &Diagnosis, cluster: &Cluster, told: &mut Told) -> Vec<Complaint> {
-    let mut new = Vec::new();
+/// Returns the complaints behind a rejection that were not reported before; similar ones are merged, and their
+/// nodes counted.
+pub(crate) fn find(
+    pod: &PodInfo,
+    diagnosis: &Diagnosis,
+    cluster: &Cluster,
+    told: &mut ReportedComplaints,
+) -> Vec<Complaint> {
+    let mut new = New { all: Vec::new(), places: HashMap::new(), told };
     if !can_fail(pod) {
-        return new;
+        return new.all;
     }
-    let mut seen = HashSet::new();
+    // Nodes that have the same taints have the same complaints about them.
+    let mut of_sets: HashMap<_, Vec<usize>> = HashMap::new();
     for node in diagnosis.by_node.iter().filter_map(|(id, _)| cluster.cache.node(*id)) {
-        // Nodes that have the same taints have the same complaints about them.
-        let is_new = seen.insert(Arc::as_ptr(&node.object.matching.taints));
-        for complaint in about(pod, node, is_new) {
-            if new.len() >= TOLD_MAX {
-                return new;
-            }
-            if told.insert(complaint.key()) {
-                new.push(complaint);
+        let (name, matching) = (node.name(), &node.object.matching);
+        match of_sets.get(&Arc::as_ptr(&matching.taints)) {
+            Some(places) => places.iter().for_each(|place| new.count(*place)),
+            None => {
+                let hard = matching.taints.taints().iter().filter(|taint| taints::is_hard(taint));
+                let found = hard.flat_map(|taint| about_taint(pod.matcher.tolerations(), name, taint));
+                let places = found.filter_map(|complaint| new.add(complaint)).collect();
+                of_sets.insert(Arc::as_ptr(&matching.taints), places);
             }
         }
+        for complaint in about_labels(&pod.matcher, matching) {
+            new.add(complaint);
+        }
     }
-    new
+    new.all
 }
 
-fn about(pod: &PodInfo, node: &NodeInfo, with_taints: bool) -> Vec<Complaint> {
-    let mut all = Vec::new();
-    let name = node.name();
-    let matching = &node.object.matching;
-    let tolerations = pod.matcher.tolerations();
-    for taint in matching.taints.taints().iter().filter(|taint| with_taints && taints::is_hard(taint)) {
-        all.extend(tolerations.failures(taint).map(|(expression, outcome)| Complaint::Expression {
-            node: name.clone(),
-            expression: expression.into(),
-            value: format!("taint {}={}:{}", taint.key, taint.value, taint.effect).into(),
-            error: outcome.failure().map_or("", |it| &it.message).into(),
-        }));
-        if let Some(error) = tolerations.not_a_version(taint) {
-            all.push(Complaint::TaintVersion { node: name.clone(), value: taint.value.clone(), error: error.into() });
+/// Complaints that were not reported before.
+struct New<'t> {
+    all: Vec<Complaint>,
+    places: HashMap<(Text, Text), usize>,
+    told: &'t mut ReportedComplaints,
+}
+
+impl New<'_> {
+    /// Adds a complaint, or counts its node. Returns the place of the complaint, if it is reported.
+    fn add(&mut self, complaint: Complaint) -> Option<usize> {
+        let key = complaint.key();
+        if let Some(place) = self.places.get(&key).copied() {
+            self.count(place);
+            return Some(place);
+        }
+        if self.all.len() >= REPORTED_MAX || !self.told.insert(key.clone()) {
+            return None;
+        }
+        let place = self.all.len();
+        self.places.insert(key, place);
+        self.all.push(complaint);
+        Some(place)
+    }
+
+    fn count(&mut self, place: usize) {
+        if let Some(complaint) = self.all.get_mut(place) {
+            complaint.add_nodes(1);
         }
     }
-    let required = pod.matcher.required();
-    all.extend(required.failures(matching).into_iter().map(|(expression, outcome)| {
-        let error: Text = outcome.failure().map_or("", |it| &it.message).into();
-        // Nodes differ in labels without end: what they fail by is what distinguishes them.
-        let value = format!("the node's labels ({error})").into();
-        Complaint::Expression { node: name.clone(), expression: expression.into(), value, error }
-    }));
-    all.extend(required.not_versions(matching).into_iter().map(|(label, value, error)| Complaint::LabelVersion {
-        node: name.clone(),
-        label,
-        value,
-        error: error.into(),
-    }));
-    all
 }
 
 /// Whether the pod has expressions or compares versions.

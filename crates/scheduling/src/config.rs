@@ -1,18 +1,19 @@
 //! `KubeSchedulerConfiguration` v1: which profiles there are, and how long pods wait.
 //!
-//! Read strictly: a field or a plugin that is not known is an error that names it. What another program reads (leader election,
-//! client connection) is checked for its form and handed on.
+//! Parsed strictly: an unknown field or plugin is an error that names it. Settings of other components (leader
+//! election, client connection) are checked for their form and passed on.
 
 mod resolve;
 
 use std::time::Duration;
 
 use api::json::{Text, Value, from_value, to_value};
+use api::well_known::{DEFAULT_SCHEDULER, NAMESPACE_SYSTEM};
 use matching::Matcher;
 use serde::{Deserialize, Serialize};
 
 use crate::framework::Point;
-use crate::plugins::{ArgsError, DEFAULT_SCHEDULER};
+use crate::plugins::ArgsError;
 use crate::profile::Profile;
 use crate::queue::Backoff;
 
@@ -21,16 +22,16 @@ pub const API_VERSION: &str = "kubescheduler.config.k8s.io/v1";
 /// The kind of the document.
 pub const KIND: &str = "KubeSchedulerConfiguration";
 
-/// Why a configuration is refused.
+/// A reason to reject a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It is another kind of document.
+    /// The document is of another kind.
     #[error("no kind \"{kind}\" is registered for version \"{version}\"")]
     Kind {
-        /// What it says it is.
+        /// Kind of the document.
         kind: String,
-        /// Of which version.
+        /// Version of the document.
         version: String,
     },
     /// A field is not known, or has the wrong form.
@@ -39,22 +40,22 @@ pub enum ConfigError {
     /// A value makes no sense.
     #[error("{field}: Invalid value: {value}: {why}")]
     Invalid {
-        /// Where.
+        /// Field with the error.
         field: String,
-        /// What.
+        /// Value of the field.
         value: String,
-        /// Why.
+        /// Description of the error.
         why: String,
     },
     /// A plugin is not known.
     #[error("initializing profiles: plugin \"{0}\" does not exist")]
     UnknownPlugin(String),
-    /// A plugin has no say where it is enabled.
+    /// A plugin is enabled at an extension point that it does not implement.
     #[error("initializing profiles: plugin \"{plugin}\" does not extend {point:?} plugin")]
     WrongPoint {
         /// The plugin.
         plugin: String,
-        /// Where.
+        /// The extension point.
         point: Point,
     },
     /// A plugin is enabled twice.
@@ -62,7 +63,7 @@ pub enum ConfigError {
     Twice {
         /// The plugin.
         plugin: String,
-        /// Where.
+        /// The extension point.
         point: Point,
     },
     /// A plugin refuses its arguments.
@@ -70,48 +71,48 @@ pub enum ConfigError {
     Args {
         /// The plugin.
         plugin: String,
-        /// Why.
+        /// Cause.
         #[source]
         source: ArgsError,
     },
 }
 
-/// How the scheduler is configured. Fields that are missing have Kubernetes' defaults.
+/// Configuration of the scheduler. Missing fields have Kubernetes' defaults.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub struct Configuration {
     api_version: Text,
     kind: Text,
-    /// How many nodes are looked at in parallel: read, and of no effect.
+    /// Number of nodes to evaluate in parallel: accepted, but without effect.
     pub parallelism: i32,
     /// Whether one of several replicas leads.
     pub leader_election: LeaderElection,
-    /// How the API server is reached.
+    /// Connection to the API server.
     pub client_connection: ClientConnection,
-    /// Old addresses: read, and of no effect, as in Kubernetes.
+    /// Deprecated address: accepted, without effect, as in Kubernetes.
     pub health_bind_address: Text,
-    /// The same.
+    /// Accepted, without effect.
     pub metrics_bind_address: Text,
     /// Whether profiles of the process are served.
     pub enable_profiling: bool,
     /// Whether lock contention is among them.
     pub enable_contention_profiling: bool,
-    /// How many of the nodes are looked at, in percent; 0 for Kubernetes' formula.
+    /// Percentage of the nodes to evaluate; 0 for Kubernetes' formula.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// How long a pod waits after its first failure.
+    /// Back-off of a pod after its first failure.
     pub pod_initial_backoff_seconds: i64,
-    /// How long it waits at most.
+    /// Maximum back-off.
     pub pod_max_backoff_seconds: i64,
     /// Whether the cache is filled only while leading: read, and of no effect.
     pub delay_cache_until_active: bool,
     /// One set of plugins for each scheduler name.
     pub profiles: Vec<ProfileConfig>,
-    /// Other processes that are asked: none can be.
+    /// Scheduler extenders: not supported.
     extenders: Vec<Value>,
 }
 
-/// Which of several replicas leads.
+/// Leader election settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
@@ -125,7 +126,7 @@ pub struct LeaderElection {
     pub resource_namespace: Text,
 }
 
-/// How the API server is reached.
+/// Connection to the API server.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
@@ -143,16 +144,16 @@ pub struct ClientConnection {
 pub struct ProfileConfig {
     /// The name in `spec.schedulerName`.
     pub scheduler_name: Option<Text>,
-    /// How many of the nodes are looked at, in percent.
+    /// Percentage of the nodes to evaluate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentage_of_nodes_to_score: Option<i32>,
-    /// What is changed about the default plugins.
+    /// Changes to the default plugins.
     pub plugins: Option<Plugins>,
     /// Arguments of plugins.
     pub plugin_config: Vec<PluginConfig>,
 }
 
-/// What is changed about the default plugins, by extension point.
+/// Changes to the default plugins, by extension point.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
@@ -183,13 +184,13 @@ pub struct Plugins {
     pub post_bind: PluginSet,
     #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub multi_point: PluginSet,
-    /// Pod groups are not placed together here: nothing can be enabled for them.
+    /// Extension point of pod groups, which are not supported: nothing can be enabled here.
     #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub placement_generate: PluginSet,
-    /// The same.
+    /// Extension point of pod groups, at which nothing can be enabled.
     #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub placement_score: PluginSet,
-    /// The same.
+    /// Extension point of pod groups, at which nothing can be enabled.
     #[serde(skip_serializing_if = "PluginSet::is_empty")]
     pub pod_group_post_filter: PluginSet,
 }
@@ -205,7 +206,7 @@ pub struct PluginSet {
     pub disabled: Vec<PluginRef>,
 }
 
-/// A plugin, and what its score is multiplied with.
+/// A plugin, and the weight of its score.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
@@ -225,7 +226,7 @@ pub struct PluginConfig {
 }
 
 impl PluginSet {
-    /// Nothing is changed.
+    /// Whether nothing is changed.
     fn is_empty(&self) -> bool {
         self.enabled.is_empty() && self.disabled.is_empty()
     }
@@ -267,7 +268,7 @@ impl Default for LeaderElection {
             retry_period: "2s".into(),
             resource_lock: "leases".into(),
             resource_name: "kube-scheduler".into(),
-            resource_namespace: "kube-system".into(),
+            resource_namespace: NAMESPACE_SYSTEM.into(),
         }
     }
 }
@@ -296,7 +297,7 @@ impl Configuration {
         to_value(self).map_err(|error| ConfigError::Form(error.to_string()))
     }
 
-    /// The same with the default profile, its plugins and their arguments written out.
+    /// Returns the configuration with the default profile, its plugins and their arguments written out.
     ///
     /// # Errors
     /// Arguments that a plugin refuses.
@@ -317,7 +318,7 @@ impl Configuration {
         Ok(whole)
     }
 
-    /// How long pods wait.
+    /// Back-off settings of the queue.
     pub fn backoff(&self) -> Backoff {
         let seconds = |number: i64| Duration::from_secs(u64::try_from(number).unwrap_or(0));
         Backoff {

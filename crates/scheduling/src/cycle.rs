@@ -1,6 +1,7 @@
 //! One attempt to place one pod: which nodes fit, and which of them is best.
 //!
-//! Follows `schedulePod` of Kubernetes' `schedule_one.go`. What becomes of the answer is the [`Scheduler`](crate::Scheduler)'s.
+//! Follows `schedulePod` of Kubernetes' `schedule_one.go`. The [`Scheduler`](crate::Scheduler) handles the
+//! result.
 
 mod choice;
 mod evaluations;
@@ -15,65 +16,69 @@ use std::sync::Arc;
 use api::json::Text;
 pub(crate) use choice::{Choice, Chosen, NoNode};
 pub use evaluations::Evaluation;
-pub(crate) use ranked::Ranked;
+pub(crate) use ranked::RankedNodes;
 pub use scores::{ScoreOf, Scores, score, score_remembering, score_timed};
 pub(crate) use search::filter_failed;
-pub use search::{Found, Search, nodes_to_find};
+pub use search::{Search, SearchResult, nodes_to_find};
+
+use matching::Meter;
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::framework::{Code, Dependencies, Filter, Point, PreFilter, Status};
 use crate::profile::Profile;
-use crate::timing::{SKIP, SUCCESS, Spent, TimedFilter, Timer, Timing};
+use crate::timing::{FilterTime, SKIP, SUCCESS, TimedFilter, Timer, Timing};
 
-/// What the plugins worked out about a pod before nodes are looked at.
+/// The prepared filters of a pod, before nodes are evaluated.
 pub struct Filters<'c> {
-    /// Plugins that have to be asked, in order.
-    pub asked: Vec<Asked<'c>>,
+    /// Plugins with filters to run, in order.
+    pub asked: Vec<PluginFilter<'c>>,
     /// Plugins that have nothing against any node.
     pub skipped: Vec<&'static str>,
     /// The only nodes that are worth a look; nothing for all.
     pub nodes: Option<BTreeSet<Text>>,
-    /// Who left out the others.
+    /// Plugins that excluded the other nodes.
     pub narrowed_by: BTreeSet<&'static str>,
+    /// The budget for expressions: past it, answers cannot be used.
+    budget: Option<&'c Meter>,
 }
 
-/// A plugin that has to be asked.
-pub struct Asked<'c> {
-    /// Its name.
+/// A plugin with a filter to run.
+pub struct PluginFilter<'c> {
+    /// Name of the plugin.
     pub name: &'static str,
-    /// What it has to say.
+    /// The filter.
     pub filter: Box<dyn Filter + 'c>,
-    /// What it has spent on that, where it is measured.
-    spent: Option<Spent>,
+    /// Time that it has used, if it is measured.
+    spent: Option<FilterTime>,
 }
 
-/// Why no node needs to be looked at.
+/// A rejection before any node was evaluated.
 #[derive(Debug)]
-pub struct Refused {
-    /// What was said.
+pub struct PreFilterRejection {
+    /// Status of the rejection.
     pub status: Status,
-    /// Who left out nodes, where none is left.
+    /// Plugins that excluded nodes, if none is left.
     pub narrowed_by: BTreeSet<&'static str>,
 }
 
-impl<'c> Asked<'c> {
+impl<'c> PluginFilter<'c> {
     fn new(name: &'static str, filter: Box<dyn Filter + 'c>, timer: &Timer) -> Self {
         match timer.by_plugin() {
-            None => Asked { name, filter, spent: None },
+            None => PluginFilter { name, filter, spent: None },
             Some(clock) => {
-                let spent = Spent::default();
+                let spent = FilterTime::default();
                 let filter = Box::new(TimedFilter { filter, clock, spent: spent.clone() });
-                Asked { name, filter, spent: Some(spent) }
+                PluginFilter { name, filter, spent: Some(spent) }
             }
         }
     }
 
-    /// What if: not measured.
-    fn copy(&self) -> Asked<'_> {
-        Asked { name: self.name, filter: self.filter.copy(), spent: None }
+    /// A copy for what-if evaluation: not measured.
+    fn copy(&self) -> PluginFilter<'_> {
+        PluginFilter { name: self.name, filter: self.filter.copy(), spent: None }
     }
 
-    /// What it has spent on nodes.
+    /// Time spent on nodes.
     pub(crate) fn timing(&self, rejected: bool) -> Option<Timing> {
         let (duration, calls) = self.spent.as_ref()?.get();
         let status = if rejected { Code::Unschedulable.name() } else { SUCCESS };
@@ -82,15 +87,15 @@ impl<'c> Asked<'c> {
 }
 
 impl<'c> Filters<'c> {
-    /// Asks every plugin what it has against the pod.
+    /// Runs PreFilter of every plugin.
     ///
     /// # Errors
     /// A plugin is against all nodes, or together they leave none.
-    pub fn new(profile: &'c Profile, pod: &'c PodInfo, cluster: &'c Cluster) -> Result<Self, Refused> {
+    pub fn new(profile: &'c Profile, pod: &'c PodInfo, cluster: &'c Cluster) -> Result<Self, PreFilterRejection> {
         Self::timed(profile, pod, cluster, &mut Timer::off())
     }
 
-    /// As [`new`](Self::new), measured.
+    /// Like [`new`](Self::new), but measured.
     ///
     /// # Errors
     /// A plugin is against all nodes, or together they leave none.
@@ -99,7 +104,7 @@ impl<'c> Filters<'c> {
         pod: &'c PodInfo,
         cluster: &'c Cluster,
         timer: &mut Timer,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, PreFilterRejection> {
         let begun = timer.begin();
         let made = Self::make(profile, pod, cluster, timer);
         let status = made.as_ref().err().map_or(SUCCESS, |refused| refused.status.code.name());
@@ -107,8 +112,19 @@ impl<'c> Filters<'c> {
         made
     }
 
-    fn make(profile: &'c Profile, pod: &'c PodInfo, cluster: &'c Cluster, timer: &mut Timer) -> Result<Self, Refused> {
-        let mut filters = Filters { asked: Vec::new(), skipped: Vec::new(), nodes: None, narrowed_by: BTreeSet::new() };
+    fn make(
+        profile: &'c Profile,
+        pod: &'c PodInfo,
+        cluster: &'c Cluster,
+        timer: &mut Timer,
+    ) -> Result<Self, PreFilterRejection> {
+        let mut filters = Filters {
+            asked: Vec::new(),
+            skipped: Vec::new(),
+            nodes: None,
+            narrowed_by: BTreeSet::new(),
+            budget: cluster.meter(),
+        };
         for enabled in profile.at(Point::Filter) {
             let name = enabled.plugin.name();
             let begun = timer.begin_plugin();
@@ -128,18 +144,26 @@ impl<'c> Filters<'c> {
                 PreFilter::AskAbout(filter, nodes) => (filter, Some(nodes)),
                 PreFilter::Reject(status) => {
                     let status = status.by(name);
-                    return Err(Refused { status, narrowed_by: BTreeSet::new() });
+                    return Err(PreFilterRejection { status, narrowed_by: BTreeSet::new() });
                 }
             };
-            filters.asked.push(Asked::new(name, filter, timer));
+            filters.asked.push(PluginFilter::new(name, filter, timer));
             if let Some(nodes) = nodes {
                 filters.narrow(name, nodes)?;
             }
         }
-        Ok(filters)
+        match filters.within_budget(Ok(())) {
+            Ok(()) => Ok(filters),
+            Err(status) => Err(PreFilterRejection { status, narrowed_by: BTreeSet::new() }),
+        }
     }
 
-    fn narrow(&mut self, by: &'static str, nodes: BTreeSet<Text>) -> Result<(), Refused> {
+    /// An answer, if no evaluation was left out for it.
+    fn within_budget(&self, answer: Result<(), Status>) -> Result<(), Status> {
+        if self.budget.is_some_and(Meter::is_exceeded) { Err(over_budget()) } else { answer }
+    }
+
+    fn narrow(&mut self, by: &'static str, nodes: BTreeSet<Text>) -> Result<(), PreFilterRejection> {
         self.narrowed_by.insert(by);
         let left = match self.nodes.take() {
             Some(known) => known.intersection(&nodes).cloned().collect(),
@@ -151,24 +175,30 @@ impl<'c> Filters<'c> {
                 [one] => format!("node(s) didn't satisfy plugin {one}"),
                 several => format!("node(s) didn't satisfy plugin(s) [{}] simultaneously", several.join(" ")),
             };
-            return Err(Refused { status: Status::unresolvable(text), narrowed_by: self.narrowed_by.clone() });
+            return Err(PreFilterRejection {
+                status: Status::unresolvable(text),
+                narrowed_by: self.narrowed_by.clone(),
+            });
         }
         self.nodes = Some(left);
         Ok(())
     }
 
-    /// What the first plugin says that is against the node.
+    /// Runs all filters on a node and returns the first rejection.
     ///
     /// # Errors
-    /// What it says.
+    /// Status of the first plugin that rejects the node.
     pub fn ask(&self, node: &NodeInfo) -> Result<(), Status> {
-        self.asked.iter().try_for_each(|asked| asked.filter.filter(node).map_err(|status| status.by(asked.name)))
+        let mut all = self.asked.iter();
+        let answer = all.try_for_each(|asked| asked.filter.filter(node).map_err(|status| status.by(asked.name)));
+        self.within_budget(answer)
     }
 
-    /// How many of the first plugins say what can be remembered for the node, and what that depends on.
+    /// Returns the number of leading plugins whose results can be cached for the node, and the dependencies of
+    /// these results.
     ///
-    /// Only the first, because the first that is against a node gives the reason. What depends on pods elsewhere changes with
-    /// every pod: remembering it would cost more than it saves.
+    /// Only leading plugins, because the first rejection gives the reason. Results that depend on pods
+    /// elsewhere change with every pod: caching them would cost more than it saves.
     pub fn rememberable(&self) -> (usize, Dependencies) {
         let cannot = |depends: Dependencies| {
             depends.include(Dependencies::UNKNOWN) || depends.include(Dependencies::PODS) || depends.is_empty()
@@ -178,20 +208,21 @@ impl<'c> Filters<'c> {
         first.fold((0, Dependencies::default()), |(count, all), depends| (count.saturating_add(1), all.and(*depends)))
     }
 
-    /// As [`ask`](Self::ask), only some of the plugins.
+    /// Like [`ask`](Self::ask), but runs only some of the plugins.
     ///
     /// # Errors
-    /// What the first that is against the node says.
+    /// Status of the first plugin that rejects the node.
     pub fn ask_some(&self, from: usize, to: usize, node: &NodeInfo) -> Result<(), Status> {
         let mut some = self.asked.iter().take(to).skip(from);
-        some.try_for_each(|asked| asked.filter.filter(node).map_err(|status| status.by(asked.name)))
+        let answer = some.try_for_each(|asked| asked.filter.filter(node).map_err(|status| status.by(asked.name)));
+        self.within_budget(answer)
     }
 
-    /// As [`ask`](Self::ask), also with the pods for which room is being made on the node: both must hold, because they may
-    /// come or not.
+    /// Like [`ask`](Self::ask), but also with the pods nominated to the node: the pod must fit with and without
+    /// them, because they may never be placed there.
     ///
     /// # Errors
-    /// What the first plugin says.
+    /// Status of the first plugin that rejects the node.
     pub fn ask_with_nominated(&self, pod: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Result<(), Status> {
         if cluster.nominated.is_empty() {
             return self.ask(node);
@@ -210,13 +241,14 @@ impl<'c> Filters<'c> {
         self.ask(node)
     }
 
-    /// A copy for a run of what-if.
+    /// A copy for a what-if evaluation.
     pub fn copy(&self) -> Filters<'_> {
         Filters {
-            asked: self.asked.iter().map(Asked::copy).collect(),
+            asked: self.asked.iter().map(PluginFilter::copy).collect(),
             skipped: self.skipped.clone(),
             nodes: self.nodes.clone(),
             narrowed_by: self.narrowed_by.clone(),
+            budget: self.budget,
         }
     }
 
@@ -229,4 +261,9 @@ impl<'c> Filters<'c> {
     pub fn pod_removed(&mut self, pod: &PodInfo, node: &NodeInfo) {
         self.asked.iter_mut().for_each(|asked| asked.filter.pod_removed(pod, node));
     }
+}
+
+/// Status of a plugin that skipped an evaluation. It is never cached, and ends the attempt.
+pub(crate) fn over_budget() -> Status {
+    Status::error("the budget for expressions is spent")
 }

@@ -1,7 +1,7 @@
-//! Why a pod fits nowhere, and the sentence that tells it.
+//! Reasons why a pod fits nowhere, and their message.
 //!
-//! The sentence is Kubernetes' (`FitError`), except that taints are named: one reason per distinct taint, at most
-//! [`NAMED_TAINTS`], and the whole within what an event can hold.
+//! The message is Kubernetes' (`FitError`), except that taints are named: one reason per distinct taint, at
+//! most [`NAMED_TAINTS`], within the length of an event.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -11,28 +11,28 @@ use crate::cluster::NodeId;
 use crate::framework::{Code, Status};
 use crate::plugins::taint_toleration;
 
-/// How many distinct taints a sentence names.
+/// Maximum number of distinct taints in a message.
 pub const NAMED_TAINTS: usize = 8;
 
-/// How long a note of an event may be.
+/// Maximum length of an event's note.
 pub const MESSAGE_MAX: usize = 1024;
 
-/// Why a pod fits nowhere.
+/// Reasons why a pod fits nowhere.
 #[derive(Debug, Clone, Default)]
 pub struct Diagnosis {
-    /// How many nodes there are.
+    /// Number of nodes.
     pub nodes: usize,
-    /// What was said against single nodes.
+    /// Rejections of single nodes.
     pub by_node: Vec<(NodeId, Arc<Status>)>,
-    /// What holds for all other nodes.
+    /// Status of all other nodes.
     pub others: Option<Arc<Status>>,
-    /// What was said before any node was looked at.
+    /// Message of PreFilter plugins, before any node was evaluated.
     pub pre_filter: Option<String>,
-    /// What came of the attempt to make room.
+    /// Result of preemption.
     pub post_filter: Option<String>,
     /// The plugins that rejected the pod.
     pub plugins: Vec<&'static str>,
-    /// Those of them that wait for something that is under way.
+    /// Those of them that wait for an operation in progress.
     pub pending: Vec<&'static str>,
 }
 
@@ -49,7 +49,7 @@ impl Diagnosis {
         }
     }
 
-    /// How final the rejection of a node is.
+    /// Code of a node's rejection.
     pub fn code_of(&self, node: NodeId) -> Option<Code> {
         let said = self.by_node.iter().find(|(id, _)| *id == node).map(|(_, status)| status);
         said.or(self.others.as_ref()).map(|status| status.code)
@@ -62,7 +62,7 @@ impl Diagnosis {
         all.filter(|id| said.get(id).copied().or(others) == Some(Code::Unschedulable)).collect()
     }
 
-    /// The sentence for the pod's events.
+    /// The message for the pod's events.
     pub fn message(&self) -> String {
         let head = format!("0/{} nodes are available:", self.nodes);
         let middle = match &self.pre_filter {
@@ -97,7 +97,7 @@ impl Diagnosis {
             }
         }
         let mut taints: Vec<(&str, usize)> = taints.into_iter().collect();
-        // The most frequent are named; equals by name, so that the sentence stays the same.
+        // The most frequent taints are named; ties are broken by name, so that the message is stable.
         taints.sort_by(|(left, few), (right, many)| many.cmp(few).then_with(|| left.cmp(right)));
         let other: usize = taints.iter().skip(NAMED_TAINTS).map(|(_, count)| *count).sum();
         taints.truncate(NAMED_TAINTS);
@@ -109,7 +109,7 @@ impl Diagnosis {
     }
 }
 
-/// The sentence within what an event can hold: reasons are cut, the ends stay.
+/// Shortens the message to the length of an event: reasons are cut, both ends stay.
 fn shortened(head: String, middle: String, tail: &str) -> String {
     let whole = format!("{head}{middle}{tail}");
     if whole.len() <= MESSAGE_MAX {

@@ -1,7 +1,8 @@
-//! Everything that is known about a pod and the nodes: for people who ask why, not for decisions.
+//! All facts about a pod and the nodes: for diagnosis, not for decisions.
 //!
-//! A decision ends at the first plugin that is against a node, and looks at some of the nodes; here every plugin is asked about
-//! every node. The answers are those of the same plugins. [`remedies`] looks for a single change that would help.
+//! A decision stops at the first plugin that rejects a node, and evaluates a part of the nodes; here every
+//! plugin is run on every node. The results are those of the same plugins. [`remedies`] searches for a single
+//! change that would help.
 
 pub mod remedies;
 
@@ -16,72 +17,72 @@ use crate::preemption::Nomination;
 use crate::scheduler::{NO_NODES, Scheduler};
 use crate::timing::Timer;
 
-/// What is known about a pod.
+/// Explanation of a pod's placement.
 #[derive(Debug, Default)]
 pub struct Explanation {
-    /// What keeps the pod from being tried at all.
+    /// Reason why the pod is not tried at all.
     pub gate: Option<Status>,
-    /// What is wrong whatever the node.
+    /// Rejection that is independent of the node.
     pub refused: Option<Status>,
-    /// The nodes, in the order in which the scheduler looks at them.
+    /// The nodes, in the order in which the scheduler evaluates them.
     pub nodes: Vec<NodeExplanation>,
     /// Plugins that have nothing against any node.
     pub silent: Vec<&'static str>,
-    /// The sentence for the pod's events, where no node fits.
+    /// The message for the pod's events, if no node fits.
     pub message: Option<String>,
-    /// Where room would be made, where no node fits.
+    /// Node on which pods would be preempted, if no node fits.
     pub nomination: Option<Nomination>,
-    /// What is wrong with expressions and values, where no node fits.
+    /// Faulty expressions and values, if no node fits.
     pub complaints: Vec<Complaint>,
 }
 
-/// What is known about a pod and a node.
+/// Explanation of a pod on a node.
 #[derive(Debug)]
 pub struct NodeExplanation {
     /// The node.
     pub node: Text,
-    /// What each plugin says that had to be asked, in order.
+    /// Results of the plugins that were run, in order.
     pub verdicts: Vec<(&'static str, Result<(), Status>)>,
-    /// How much plugins like the node, where it fits.
+    /// Scores by plugin, if the node fits.
     pub scores: Vec<NodeScore>,
     /// The sum of all scores with their weights, where it fits.
     pub total: Option<i64>,
 }
 
-/// How much a plugin likes a node.
+/// Score of a node by one plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeScore {
     /// The plugin.
     pub plugin: &'static str,
-    /// What its score is multiplied with.
+    /// Weight of the score.
     pub weight: i64,
-    /// As given.
+    /// Raw score.
     pub raw: i64,
     /// Between 0 and 100.
     pub normalized: i64,
 }
 
 impl NodeExplanation {
-    /// Nothing is against the node.
+    /// Whether no plugin rejects the node.
     pub fn fits(&self) -> bool {
         self.verdicts.iter().all(|(_, verdict)| verdict.is_ok())
     }
 
-    /// What is against the node, in order.
+    /// Rejections of the node, in order.
     pub fn rejections(&self) -> impl Iterator<Item = (&'static str, &Status)> {
         self.verdicts.iter().filter_map(|(plugin, verdict)| Some((*plugin, verdict.as_ref().err()?)))
     }
 }
 
 impl Explanation {
-    /// How many nodes fit.
+    /// Number of nodes that fit.
     pub fn fitting(&self) -> usize {
         self.nodes.iter().filter(|node| node.fits()).count()
     }
 }
 
 impl Scheduler {
-    /// Asks every plugin about every node. The pod need not be known.
+    /// Runs every plugin on every node. The pod need not be known to the scheduler.
     ///
     /// # Errors
     /// Something went wrong with scores.
@@ -94,7 +95,7 @@ impl Scheduler {
         Ok(known)
     }
 
-    /// What the scheduler would say of a pod that fits nowhere, and what it would do.
+    /// Adds the message and the actions of the scheduler for a pod that fits nowhere.
     fn explain_failure(&mut self, pod: &PodInfo, known: &mut Explanation) -> Result<(), Status> {
         if self.cluster().cache.order().is_empty() {
             known.message = Some(NO_NODES.to_owned());
@@ -159,7 +160,7 @@ impl Scheduler {
         Ok(known)
     }
 
-    /// How many nodes a pod fits, and the names of the first.
+    /// Number of nodes that a pod fits, and the names of the first ones.
     fn fitting(&mut self, pod: &Pod) -> (usize, Vec<Text>) {
         let pod = self.view(pod);
         let cluster = self.cluster();
@@ -174,7 +175,7 @@ impl Scheduler {
     }
 }
 
-/// How many nodes are named.
+/// Maximum number of node names.
 const NAMED: usize = 3;
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What a plugin is, and where it has a say.
+//! Plugins and extension points.
 //!
-//! Kubernetes' extension points, in Rust's way: what a plugin works out before the nodes are looked at (PreFilter, PreScore)
-//! is a value that it returns, and the question about a node is a method of that value. There is no shared state to look
-//! things up in, and a plugin that has nothing to do says so by returning no value.
+//! Kubernetes' extension points, adapted to Rust: the state that a plugin prepares before the nodes are
+//! evaluated (PreFilter, PreScore) is a value that it returns, and the evaluation of a node is a method of that
+//! value. There is no shared state for lookups, and a plugin without work returns no value.
 
 pub mod event;
 mod status;
@@ -21,7 +21,7 @@ use crate::writes::Write;
 /// The highest score a node can get from a plugin after normalization.
 pub const MAX_NODE_SCORE: i64 = 100;
 
-/// Where a plugin has a say. The names are those of Kubernetes' configuration files.
+/// An extension point. The names are those of Kubernetes' configuration files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
 pub enum Point {
@@ -45,7 +45,7 @@ impl fmt::Display for Point {
     }
 }
 
-/// What a remembered answer about a node depends on beside the node itself and the pod's shape.
+/// Dependencies of a cached result about a node, besides the node itself and the pod's shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Dependencies(u8);
 
@@ -56,11 +56,11 @@ impl Dependencies {
     pub const PODS: Dependencies = Dependencies(1 << 1);
     /// Volumes, claims, storage classes and drivers.
     pub const VOLUMES: Dependencies = Dependencies(1 << 2);
-    /// Which nodes have which images, and how many nodes there are.
+    /// The images of all nodes, and the number of nodes.
     pub const IMAGES: Dependencies = Dependencies(1 << 3);
-    /// Device classes, which stand for extended resources.
+    /// Device classes, which back extended resources.
     pub const CLASSES: Dependencies = Dependencies(1 << 4);
-    /// Everything, and it cannot be told when it changes: never remembered.
+    /// Dependencies that cannot be tracked: the result is never cached.
     pub const UNKNOWN: Dependencies = Dependencies(1 << 7);
 
     /// Both.
@@ -69,7 +69,7 @@ impl Dependencies {
         Dependencies(self.0 | other.0)
     }
 
-    /// Nothing is declared.
+    /// Whether nothing is declared.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -80,15 +80,15 @@ impl Dependencies {
     }
 }
 
-/// A plugin. A point at which it has nothing to say keeps the default method.
+/// A plugin. It keeps the default method of an extension point that it does not implement.
 pub trait Plugin: Debug + Send + Sync {
     /// The name in configuration files.
     fn name(&self) -> &'static str;
 
-    /// Where it has a say.
+    /// Extension points of the plugin.
     fn points(&self) -> &'static [Point];
 
-    /// What might help a pod that it rejected.
+    /// Events that might help a pod that it rejected.
     fn events(&self) -> Vec<Event> {
         Vec::new()
     }
@@ -116,18 +116,19 @@ pub trait Plugin: Debug + Send + Sync {
         PreFilter::Skip
     }
 
-    /// PostFilter: what can be done when no node fits.
+    /// PostFilter: actions when no node fits.
     fn post_filter(&self, _failed: &mut PostFilter<'_, '_>) -> Option<crate::preemption::Answer> {
         None
     }
 
-    /// PreScore, Score and NormalizeScore. Asked with the nodes that fit; with nothing while they are not known, to which
-    /// the answer is the same or [`PreScore::Together`].
+    /// PreScore, Score and NormalizeScore. Called with the nodes that fit; with `None` while they are not
+    /// known, for which the result must be the same or [`PreScore::Together`].
     fn pre_score<'c>(&'c self, _pod: &'c PodInfo, _cluster: &'c Cluster, _nodes: Option<&[NodeId]>) -> PreScore<'c> {
         PreScore::Skip
     }
 
-    /// Reserve: what must be written before the pod can be bound. PreBind is to write it, which is the caller's.
+    /// Reserve: returns the writes that must precede the binding. PreBind performs them, which is done by the
+    /// caller.
     ///
     /// # Errors
     /// Why the node cannot be used after all.
@@ -144,19 +145,19 @@ pub trait Plugin: Debug + Send + Sync {
     }
 }
 
-/// What a plugin worked out before it is asked about nodes.
+/// Result of PreFilter.
 pub enum PreFilter<'c> {
-    /// It has nothing against any node.
+    /// The plugin accepts every node.
     Skip,
-    /// It has to be asked.
+    /// The filter must be run.
     Ask(Box<dyn Filter + 'c>),
-    /// It has to be asked, and only about these nodes.
+    /// The filter must be run, and only on these nodes.
     AskAbout(Box<dyn Filter + 'c>, BTreeSet<Text>),
-    /// It is against all nodes.
+    /// The plugin rejects all nodes.
     Reject(Status),
 }
 
-/// What a plugin has to say about nodes.
+/// A prepared filter for nodes.
 pub trait Filter {
     /// Whether the pod may run on the node.
     ///
@@ -170,28 +171,28 @@ pub trait Filter {
     /// A pod is imagined away from a node.
     fn pod_removed(&mut self, _pod: &PodInfo, _node: &NodeInfo) {}
 
-    /// A copy for another run of what-if.
+    /// A copy for another what-if evaluation.
     fn copy<'s>(&'s self) -> Box<dyn Filter + 's>;
 
-    /// What the answer depends on.
+    /// Dependencies of the result.
     fn depends_on(&self) -> Dependencies {
         Dependencies::UNKNOWN
     }
 }
 
-/// What a plugin worked out before it scores nodes.
+/// Result of PreScore.
 pub enum PreScore<'c> {
-    /// It prefers no node.
+    /// The plugin prefers no node.
     Skip,
-    /// It has to be asked.
+    /// The scorer must be run.
     Ask(Box<dyn Score + 'c>),
-    /// It has to be asked when the nodes that fit are known.
+    /// The scorer can be prepared only when the nodes that fit are known.
     Together,
-    /// Something is wrong.
+    /// The attempt fails.
     Fail(Status),
 }
 
-/// How much a plugin likes nodes.
+/// A prepared scorer for nodes.
 pub trait Score {
     /// A raw score.
     ///
@@ -199,7 +200,7 @@ pub trait Score {
     /// Why there is none; the attempt ends.
     fn score(&self, node: &NodeInfo) -> Result<i64, Status>;
 
-    /// Brings raw scores into the range from 0 to [`MAX_NODE_SCORE`].
+    /// Normalizes raw scores to the range from 0 to [`MAX_NODE_SCORE`].
     fn normalize(&self, _scores: &mut [(NodeId, i64)]) {}
 
     /// Whether [`normalize`](Self::normalize) does something. If the raw score holds for a node whatever others there are,
@@ -208,7 +209,7 @@ pub trait Score {
         false
     }
 
-    /// What the raw score depends on.
+    /// Dependencies of the raw score.
     fn depends_on(&self) -> Dependencies {
         Dependencies::UNKNOWN
     }

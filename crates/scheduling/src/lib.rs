@@ -1,6 +1,6 @@
 //! The scheduler's core: framework, plugins, queue, cache and one cycle. Pure: no clock, no network, no threads.
 //!
-//! A caller keeps a [`Scheduler`], tells it what it sees of the cluster, and asks it for decisions:
+//! A caller owns a [`Scheduler`], passes it the changes of the cluster, and requests decisions:
 //!
 //! ```text
 //! set_node, remove_node, set_pod, remove_pod, set_object, remove_object     what the API says; in any order, as often as seen
@@ -12,12 +12,12 @@
 //!
 //! `now` is the time since a moment of the caller's choice; it must not run backwards. In reading order:
 //!
-//! - [`framework`]: what a plugin is, and where it has a say; [`plugins`], one file each.
+//! - [`framework`]: plugins and extension points; [`plugins`], one file each.
 //! - [`cluster`]: nodes, pods and other objects as plugins see them.
-//! - [`queue`]: pods that wait, and what wakes them.
+//! - [`queue`]: waiting pods, and the events that wake them.
 //! - [`cycle`], [`diagnosis`], [`preemption`]: one attempt, why it failed, and how to make room.
-//! - [`aside`]: searches for devices that nobody waits for.
-//! - [`explain`]: what every plugin says about every node, and which change would help.
+//! - [`aside`]: device searches in the background.
+//! - [`explain`]: the result of every plugin for every node, and changes that would help.
 //! - [`timing`]: how long plugins take, where the caller gives a clock.
 //! - [`config`]: `KubeSchedulerConfiguration`. [`Scheduler`] ties everything together.
 

@@ -1,46 +1,47 @@
-//! Answers about nodes that are remembered from one pod to the next of the same shape.
+//! Results about nodes that are cached from one pod to the next of the same shape.
 //!
-//! A plugin declares what its answer depends on. What depends on the node alone holds until the node's generation changes;
-//! what depends on more holds as long as the versions of that stand, too. A plugin that declares nothing is asked each time.
+//! A plugin declares the dependencies of its result. A result that depends only on the node is valid until the
+//! node's generation changes; other results also require that the versions of their dependencies are unchanged.
+//! A plugin without a declaration is run each time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::cluster::{Cluster, NodeInfo, PodInfo, ShapeId};
-use crate::cycle::Ranked;
+use crate::cycle::RankedNodes;
 use crate::framework::{Dependencies, Status};
 
-/// How many shapes are remembered; those that were not asked about for the longest time go.
+/// Maximum number of cached shapes; the least recently used ones are removed.
 const SHAPES_MAX: usize = 64;
 
-/// The first pods of a shape for which something is remembered are placed without ranking nodes: most shapes have few pods,
-/// and sums pay only later.
+/// The first pods of a cached shape are placed without ranking nodes: most shapes have few pods, and the sums
+/// pay off only later.
 const UNRANKED_FIRST: u32 = 1;
 
-/// Remembered answers, by shape.
+/// Cached results by shape.
 #[derive(Debug)]
 pub struct Memory {
-    shapes: HashMap<ShapeId, Remembered>,
+    shapes: HashMap<ShapeId, ShapeMemory>,
     clock: u64,
     unranked_first: u32,
 }
 
-/// What is remembered about pods of one shape.
+/// Cached results for pods of one shape.
 #[derive(Debug, Default)]
-pub(crate) struct Remembered {
+pub(crate) struct ShapeMemory {
     last_use: u64,
-    /// How many pods were to be placed.
+    /// Number of pods of the shape that were placed.
     pods: u64,
     /// For how many pods more nodes are not ranked.
     pub(crate) unranked: u32,
-    /// What the first plugins say together; nothing where they are for the node.
+    /// Combined result of the first plugins; `None` if they accept the node.
     pub(crate) verdicts: Column<Option<Arc<Status>>>,
-    /// Who they are.
+    /// Names of these plugins.
     verdicts_by: Vec<&'static str>,
     /// The raw scores of plugins.
     scores: Vec<(&'static str, Column<i64>)>,
     /// All nodes, ranked.
-    pub(crate) ranked: Ranked,
+    pub(crate) ranked: RankedNodes,
 }
 
 /// One answer for each node.
@@ -70,13 +71,13 @@ impl Memory {
         self.shapes.values().filter(|it| it.ranked.is_ranked()).count()
     }
 
-    /// What is remembered about pods of this shape. Nothing for the first of them: for one that stays alone, remembering
-    /// costs more than it does to ask.
-    pub(crate) fn of(&mut self, pod: &PodInfo) -> Option<&mut Remembered> {
+    /// Returns the cached results for pods of this shape. `None` for the first pod: for a single pod, caching
+    /// costs more than it saves.
+    pub(crate) fn of(&mut self, pod: &PodInfo) -> Option<&mut ShapeMemory> {
         self.shapes.get_mut(&pod.shape.id).filter(|remembered| remembered.pods > 1)
     }
 
-    /// Another pod is to be placed.
+    /// Starts the placement of another pod.
     pub(crate) fn begin(&mut self, pod: &PodInfo) {
         self.clock = self.clock.wrapping_add(1);
         if self.shapes.len() >= SHAPES_MAX && !self.shapes.contains_key(&pod.shape.id) {
@@ -86,15 +87,15 @@ impl Memory {
             }
         }
         let unranked = self.unranked_first;
-        let new = || Remembered { unranked, ..Remembered::default() };
+        let new = || ShapeMemory { unranked, ..ShapeMemory::default() };
         let remembered = self.shapes.entry(pod.shape.id).or_insert_with(new);
         remembered.last_use = self.clock;
         remembered.pods = remembered.pods.saturating_add(1);
     }
 }
 
-impl Remembered {
-    /// Verdicts are those of these plugins from now on: what others said is forgotten, or what is out of date.
+impl ShapeMemory {
+    /// Sets the plugins of the verdicts: removes verdicts of others, and outdated ones.
     pub(crate) fn begin_verdicts(
         &mut self,
         by: impl Iterator<Item = &'static str> + Clone,
@@ -121,7 +122,7 @@ impl Remembered {
 }
 
 impl<T: Clone> Column<T> {
-    /// Forgets everything if what answers depend on has changed.
+    /// Clears the column if a dependency of its results has changed.
     pub(crate) fn begin(&mut self, depends_on: Dependencies, cluster: &Cluster) {
         let versions = versions(depends_on, cluster);
         if self.versions != versions {
@@ -147,7 +148,7 @@ impl<T: Clone> Column<T> {
     }
 }
 
-/// The versions of what answers depend on beside the node.
+/// The versions of the dependencies of results, besides the node.
 pub(crate) fn versions(depends_on: Dependencies, cluster: &Cluster) -> [u64; 4] {
     let one = |dependency: Dependencies, version: u64| if depends_on.include(dependency) { version } else { 0 };
     [

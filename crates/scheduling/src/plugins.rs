@@ -1,6 +1,6 @@
 //! The plugins, one file each, registered by one line in [`ALL`].
 //!
-//! The order of the list is the order in which they are asked, that of Kubernetes' default profile.
+//! The order of the list is the order in which they run, that of Kubernetes' default profile.
 
 mod args;
 mod built_in_disks;
@@ -30,26 +30,24 @@ mod volume_zone;
 use std::collections::BTreeMap;
 
 use api::json::Value;
+use api::well_known::DEFAULT_SCHEDULER;
 pub use args::ArgsError;
 use matching::Matcher;
 
 use crate::framework::{Plugin, Point};
-use crate::profile::{Enabled, Profile};
+use crate::profile::{EnabledPlugin, Profile};
 use crate::queue::PluginSet;
-
-/// The scheduler name of pods that name none.
-pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// A plugin that can be enabled.
 #[derive(Debug, Clone, Copy)]
 pub struct Registration {
     /// The name in configuration files.
     pub name: &'static str,
-    /// What its score is multiplied with, unless said otherwise.
+    /// Default weight of the score.
     pub weight: i64,
-    /// Where it has a say.
+    /// Extension points of the plugin.
     pub points: &'static [Point],
-    /// Makes it from its arguments; `null` for the defaults.
+    /// Creates the plugin from its arguments; `null` for the defaults.
     pub new: New,
     /// Writes its arguments out with their defaults; nothing where it takes none.
     pub write_args: Option<WriteArgs>,
@@ -70,6 +68,9 @@ impl Registration {
         Registration { write_args: Some(write_args), ..self }
     }
 }
+
+/// The plugin that allocates devices.
+pub(crate) const DYNAMIC_RESOURCES: &str = dynamic_resources::NAME;
 
 /// All plugins, in the order of the default profile.
 pub const ALL: &[Registration] = &[
@@ -128,7 +129,7 @@ pub fn default_profile(matcher: &Matcher) -> Result<Profile, ArgsError> {
 pub fn default_profile_with(args: &BTreeMap<&str, &Value>, matcher: &Matcher) -> Result<Profile, ArgsError> {
     let mut enabled = Vec::with_capacity(ALL.len());
     for (place, plugin) in ALL.iter().enumerate() {
-        enabled.push(Enabled::everywhere(
+        enabled.push(EnabledPlugin::everywhere(
             (plugin.new)(args.get(plugin.name).copied().unwrap_or(&Value::Null), matcher)?,
             plugin.weight,
             place,

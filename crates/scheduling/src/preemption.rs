@@ -27,26 +27,26 @@ pub struct PostFilter<'a, 'c> {
     pub cluster: &'c Cluster,
     /// The plugins.
     pub profile: &'c Profile,
-    /// Why it fits nowhere.
+    /// Reasons why the pod fits nowhere.
     pub diagnosis: &'a Diagnosis,
     /// For choices between equals.
     pub random: &'a mut Random,
 }
 
-/// What came of it.
+/// Result of preemption.
 #[derive(Debug, Clone, Default)]
 pub struct Answer {
     /// For the pod's events.
     pub message: String,
-    /// Where room is made, if it can be.
+    /// Node on which pods are preempted, if there is one.
     pub nomination: Option<Nomination>,
-    /// Room that is being made already is still needed.
+    /// Whether an existing nomination is still valid.
     pub keeps_nomination: bool,
-    /// What has to be written.
+    /// Objects to write.
     pub writes: Vec<Write>,
 }
 
-/// Where room is made for a pod.
+/// A node on which pods are preempted for a pod.
 #[derive(Debug, Clone)]
 pub struct Nomination {
     /// The node.
@@ -57,7 +57,7 @@ pub struct Nomination {
     pub displaced: Vec<Arc<PodInfo>>,
 }
 
-/// How many nodes are tried.
+/// Limits on the number of nodes to try.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// In percent of those that might help.
@@ -111,7 +111,7 @@ pub fn preempt(failed: &mut PostFilter<'_, '_>, limits: Limits) -> Answer {
     }
 }
 
-/// Room is being made for the pod, and its victims are on their way out.
+/// Whether the pod is nominated and its victims are terminating.
 fn waits_for_victims(pod: &PodInfo, cluster: &Cluster, diagnosis: &Diagnosis) -> bool {
     let nominated = cluster.nominated.node_of(&pod.uid).unwrap_or(&pod.nominated_node);
     let Some(node) = cluster.cache.node_named(nominated) else { return false };

@@ -13,28 +13,28 @@ use crate::queue::PluginSet;
 pub struct Profile {
     /// The name in `spec.schedulerName`.
     pub scheduler_name: Text,
-    /// How many of the nodes are looked at, in percent; nothing for Kubernetes' formula.
+    /// Percentage of the nodes to evaluate; `None` for Kubernetes' formula.
     pub percentage_of_nodes_to_score: Option<u32>,
-    plugins: Vec<Enabled>,
+    plugins: Vec<EnabledPlugin>,
     /// The plugins of each point by their places in the list, in order.
     order: BTreeMap<Point, Vec<usize>>,
 }
 
-/// A plugin, and where it has a say in this profile.
+/// A plugin with its extension points in this profile.
 #[derive(Debug)]
-pub struct Enabled {
+pub struct EnabledPlugin {
     /// The plugin.
     pub plugin: Box<dyn Plugin>,
-    /// What its normalized score is multiplied with.
+    /// Weight of the normalized score.
     pub weight: i64,
-    /// Its place in the order of each point where it is enabled.
+    /// Position in the order of each point at which it is enabled.
     pub at: Vec<(Point, usize)>,
     pub(crate) bit: PluginSet,
     events: Vec<Event>,
 }
 
-impl Enabled {
-    /// A plugin that is enabled wherever it has a say, in the order of the list.
+impl EnabledPlugin {
+    /// Enables a plugin at all of its extension points, in the order of the list.
     pub fn everywhere(plugin: Box<dyn Plugin>, weight: i64, place: usize) -> Self {
         let at = plugin.points().iter().map(|point| (*point, place)).collect();
         Self::at(plugin, weight, at)
@@ -42,13 +42,13 @@ impl Enabled {
 
     /// A plugin that is enabled at some points.
     pub fn at(plugin: Box<dyn Plugin>, weight: i64, at: Vec<(Point, usize)>) -> Self {
-        Enabled { bit: plugins::bit(plugin.name()), events: plugin.events(), plugin, weight, at }
+        EnabledPlugin { bit: plugins::bit(plugin.name()), events: plugin.events(), plugin, weight, at }
     }
 }
 
 impl Profile {
     /// A profile of these plugins.
-    pub fn new(scheduler_name: impl Into<Text>, plugins: Vec<Enabled>) -> Self {
+    pub fn new(scheduler_name: impl Into<Text>, plugins: Vec<EnabledPlugin>) -> Self {
         let mut places: BTreeMap<Point, Vec<(usize, usize)>> = BTreeMap::new();
         for (index, enabled) in plugins.iter().enumerate() {
             for (point, place) in &enabled.at {
@@ -64,18 +64,18 @@ impl Profile {
     }
 
     /// The plugins of a point, in order.
-    pub fn at(&self, point: Point) -> impl Iterator<Item = &Enabled> {
+    pub fn at(&self, point: Point) -> impl Iterator<Item = &EnabledPlugin> {
         let order = self.order.get(&point).map(Vec::as_slice).unwrap_or_default();
         order.iter().filter_map(|index| self.plugins.get(*index))
     }
 
     /// All plugins.
-    pub fn plugins(&self) -> impl Iterator<Item = &Enabled> {
+    pub fn plugins(&self) -> impl Iterator<Item = &EnabledPlugin> {
         self.plugins.iter()
     }
 
     /// The plugins that wait for an event.
-    pub fn listeners(&self, event: Event) -> impl Iterator<Item = &Enabled> {
+    pub fn listeners(&self, event: Event) -> impl Iterator<Item = &EnabledPlugin> {
         self.plugins.iter().filter(move |it| it.events.iter().any(|awaited| event.is_awaited_by(*awaited)))
     }
 }

@@ -1,11 +1,12 @@
 //! Pods that wait: to be tried, for the end of their back-off, for something to change, or for their gates to open.
 //!
-//! A pod that was rejected waits until something happens that may help it: the plugins that rejected it say what, and
-//! whether a particular change does. Pods of one shape that the same plugins rejected are asked about once. Whatever the
-//! hints say, a pod that waited too long is tried again. Follows Kubernetes' `backend/queue`.
+//! A rejected pod waits until an event may help it: the plugins that rejected it name these events and judge
+//! each change. Pods of one shape that were rejected by the same plugins are judged once. Regardless of the
+//! hints, a pod that has waited too long is tried again. Follows Kubernetes' `backend/queue`.
 
 mod backoff;
 mod counts;
+mod lane;
 mod waiting;
 
 use std::collections::{BTreeSet, HashMap};
@@ -16,11 +17,12 @@ use api::json::Text;
 pub use backoff::Backoff;
 pub use counts::Cause;
 use counts::Counts;
-use waiting::{Kind, Waiting};
+use lane::Lane;
+use waiting::{Kind, WaitingPods};
 
-use crate::cluster::{Carried, PodInfo};
-use crate::complaints::Told;
-use crate::framework::{Event, Status};
+use crate::cluster::{CarriedEffort, PodInfo};
+use crate::complaints::ReportedComplaints;
+use crate::framework::{Event, Resource, Status};
 
 /// Plugins as bits, by their place in the list of all plugins.
 pub type PluginSet = u64;
@@ -30,38 +32,44 @@ pub type PluginSet = u64;
 pub struct QueuedPod {
     /// The pod.
     pub pod: Arc<PodInfo>,
-    /// When it was added, or came back from its last attempt.
+    /// Time at which it was added, or returned from its last attempt.
     pub since: Duration,
-    /// When it was first tried.
+    /// Time of the first attempt.
     pub first_attempt: Option<Duration>,
-    /// How often it was tried.
+    /// Number of attempts.
     pub attempts: u32,
-    /// How often plugins rejected it.
+    /// Number of rejections by plugins.
     rejections: u32,
-    /// How often in a row something went wrong.
+    /// Number of consecutive errors.
     errors: u32,
     /// The plugins that rejected it.
     pub rejected_by: PluginSet,
-    /// Those of them that wait for something that is under way.
+    /// Those of them that wait for an operation in progress.
     pub pending_on: PluginSet,
-    /// It was tried again only because it had waited too long.
+    /// Whether it was tried again only because it had waited too long.
     pub was_flushed: bool,
-    /// Why it may not be tried, where its gates are closed.
+    /// Status of the closed gate, if the pod may not be tried.
     gated: Option<Status>,
-    /// What was told about the pod's expressions and the values they met.
-    pub(crate) complaints_told: Told,
-    /// What searches of this attempt took that were carried out aside.
-    pub(crate) carried: Carried,
-    /// Rank, time and number: who comes first.
+    /// Number of consecutive device searches without a result.
+    searches_without_answer: u32,
+    /// Whether an attempt exceeded the budget for expressions.
+    is_costly: bool,
+    /// Reported complaints about the pod's expressions and their values.
+    pub(crate) complaints_told: ReportedComplaints,
+    /// Effort of this attempt's background searches.
+    pub(crate) carried: CarriedEffort,
+    /// Rank, time and number: the position in the queue.
     order: Order,
 }
 
 type Order = (i64, Duration, u64);
 
-/// Where a pod waits.
+/// Part of the queue in which a pod waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     Active,
+    /// To be tried, in turn with others whose expressions are costly.
+    Costly,
     Backoff(Duration),
     Unschedulable,
     Gated,
@@ -72,7 +80,7 @@ impl Place {
     /// The name in metrics.
     fn name(self) -> &'static str {
         match self {
-            Place::Active => "active",
+            Place::Active | Place::Costly => "active",
             Place::Backoff(_) => "backoff",
             Place::Unschedulable => "unschedulable",
             Place::Gated => "gated",
@@ -81,7 +89,7 @@ impl Place {
     }
 }
 
-/// How many pods wait where.
+/// Number of pods in each part of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Lengths {
     /// To be tried.
@@ -94,16 +102,16 @@ pub struct Lengths {
     pub gated: usize,
 }
 
-/// How a pod comes back from an attempt.
+/// Result of an attempt that returns a pod to the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rejection {
     /// The plugins that rejected it; none if something went wrong.
     pub by: PluginSet,
-    /// Those of them that wait for something that is under way.
+    /// Those of them that wait for an operation in progress.
     pub pending: PluginSet,
 }
 
-/// Why a pod is moved, for the counts.
+/// Urgency of a move, for the counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Urgency {
     AfterBackoff,
@@ -115,8 +123,10 @@ enum Urgency {
 pub struct Queue {
     pods: HashMap<Text, (QueuedPod, Place)>,
     active: BTreeSet<(Order, Text)>,
+    costly: Lane,
+    tried_costly_last: bool,
     backoff: BTreeSet<(Duration, Order, Text)>,
-    waiting: Waiting,
+    waiting: WaitingPods,
     /// By the time since when they wait.
     oldest: BTreeSet<(Duration, Text)>,
     /// By the namespace and name of a claim to devices that they name themselves.
@@ -151,8 +161,10 @@ impl Queue {
         Queue {
             pods: HashMap::new(),
             active: BTreeSet::new(),
+            costly: Lane::default(),
+            tried_costly_last: false,
             backoff: BTreeSet::new(),
-            waiting: Waiting::default(),
+            waiting: WaitingPods::default(),
             oldest: BTreeSet::new(),
             naming: HashMap::new(),
             gated: 0,
@@ -163,7 +175,7 @@ impl Queue {
         }
     }
 
-    /// Adds a pod; `gated` says why it may not be tried.
+    /// Adds a pod; `gate` is set if it may not be tried.
     pub fn add(&mut self, pod: Arc<PodInfo>, rank: i64, gate: Option<(PluginSet, Status)>, now: Duration) {
         self.remove(&pod.uid);
         let number = self.next_number();
@@ -178,8 +190,10 @@ impl Queue {
             pending_on: 0,
             was_flushed: false,
             gated: None,
-            complaints_told: Told::new(),
-            carried: Carried::default(),
+            searches_without_answer: 0,
+            is_costly: false,
+            complaints_told: ReportedComplaints::new(),
+            carried: CarriedEffort::default(),
             order: (rank, now, number),
         };
         queued.close(gate);
@@ -191,7 +205,7 @@ impl Queue {
         self.pods.get(uid).map(|(pod, _)| pod)
     }
 
-    /// The pod is being tried or bound.
+    /// Whether the pod is being tried or bound.
     pub fn is_in_flight(&self, uid: &str) -> bool {
         self.pods.get(uid).is_some_and(|(_, place)| *place == Place::InFlight)
     }
@@ -223,7 +237,7 @@ impl Queue {
         }
     }
 
-    /// Forgets a pod.
+    /// Removes a pod.
     pub fn remove(&mut self, uid: &str) -> Option<QueuedPod> {
         self.take(uid).map(|(pod, _)| pod)
     }
@@ -231,10 +245,15 @@ impl Queue {
     /// The next pod to be tried. It is in flight until [`finish`](Self::finish) or [`reject`](Self::reject).
     pub fn pop(&mut self, now: Duration) -> Option<QueuedPod> {
         self.flush(now);
-        let uid = match self.active.first() {
-            Some((_, uid)) => uid.clone(),
-            None => self.early().cloned()?,
+        self.costly.attempt_begun();
+        // Costly pods and others take turns, so that neither waits for more than one of the other kind.
+        let is_costly_turn = !std::mem::take(&mut self.tried_costly_last);
+        let first = if is_costly_turn { self.costly.next(now) } else { None };
+        let uid = match first.or_else(|| self.first_active(now)).or_else(|| self.costly.next(now)) {
+            Some(uid) => uid,
+            None => self.early(now).cloned()?,
         };
+        self.tried_costly_last = self.pods.get(&uid).is_some_and(|(_, place)| *place == Place::Costly);
         let (mut queued, _) = self.take(&uid)?;
         queued.attempts = queued.attempts.saturating_add(1);
         queued.first_attempt.get_or_insert(now);
@@ -244,8 +263,53 @@ impl Queue {
         Some(queued)
     }
 
+    /// The first pod to be tried that does not belong among the costly ones, to which others are moved.
+    fn first_active(&mut self, now: Duration) -> Option<Text> {
+        loop {
+            let uid = self.active.first()?.1.clone();
+            if self.costly.is_unused() || !self.pods.get(&uid).is_some_and(|(queued, _)| self.is_costly(queued, now)) {
+                return Some(uid);
+            }
+            let (queued, _) = self.take(&uid)?;
+            self.put(queued, Place::Costly);
+        }
+    }
+
+    /// Whether a pod is tried among those whose expressions are costly.
+    fn is_costly(&self, queued: &QueuedPod, now: Duration) -> bool {
+        let has_expressions = queued.is_costly || queued.pod.matcher.has_expressions();
+        has_expressions && self.costly.is_overdrawn(queued.pod.namespace(), now)
+    }
+
+    /// The expressions of an attempt had this cost.
+    pub(crate) fn spent(&mut self, namespace: &Text, cost: u64, now: Duration) {
+        self.costly.spent(namespace, cost, now);
+    }
+
+    /// An attempt has ended, whatever came of it.
+    pub(crate) fn attempt_ended(&mut self, now: Duration) {
+        self.costly.attempt_ended(now);
+    }
+
+    /// Whether a pod that waits belongs to a namespace that has overdrawn its allowance, and has expressions.
+    pub(crate) fn is_overdrawn(&self, uid: &str, now: Duration) -> bool {
+        self.pods.get(uid).is_some_and(|(queued, _)| self.is_costly(queued, now))
+    }
+
+    /// Returns a pod whose device search ended without a result: it waits longer each time.
+    pub(crate) fn search_ended(&mut self, mut queued: QueuedPod, now: Duration) {
+        queued.searches_without_answer = queued.searches_without_answer.saturating_add(1);
+        self.reject(queued, Rejection { by: 0, pending: 0 }, now);
+    }
+
+    /// Returns a pod whose attempt exceeded the budget for expressions: it is tried again after a back-off.
+    pub(crate) fn postpone(&mut self, mut queued: QueuedPod, now: Duration) {
+        queued.is_costly = true;
+        self.reject(queued, Rejection { by: 0, pending: 0 }, now);
+    }
+
     /// A pod whose attempt was only interrupted is tried again in its old place; it is the same attempt.
-    pub(crate) fn resume(&mut self, uid: &str, carried: Carried) {
+    pub(crate) fn resume(&mut self, uid: &str, carried: CarriedEffort) {
         if !self.is_in_flight(uid) {
             return;
         }
@@ -261,11 +325,12 @@ impl Queue {
         if self.is_in_flight(uid) { self.remove(uid) } else { None }
     }
 
-    /// A pod comes back. If plugins rejected it, it waits for something to change; if something went wrong, it is tried again.
+    /// Returns a pod to the queue. If plugins rejected it, it waits for a change; after an error, it is tried
+    /// again.
     pub fn reject(&mut self, mut queued: QueuedPod, rejection: Rejection, now: Duration) {
         self.take(&queued.pod.uid);
         queued.since = now;
-        queued.carried = Carried::default();
+        queued.carried = CarriedEffort::default();
         queued.order.1 = now;
         queued.order.2 = self.next_number();
         queued.rejected_by = rejection.by;
@@ -275,14 +340,15 @@ impl Queue {
             self.insert(queued, Urgency::AfterBackoff, Cause::ScheduleAttemptFailure, now);
         } else {
             queued.errors = 0;
+            queued.searches_without_answer = 0;
             queued.rejections = queued.rejections.saturating_add(1);
             self.counts.moved(Place::Unschedulable.name(), Cause::ScheduleAttemptFailure);
             self.put(queued, Place::Unschedulable);
         }
     }
 
-    /// Something happened. `helps` is asked once per shape and set of plugins, with a pod of that shape; it answers with the
-    /// plugins that the change may have won over.
+    /// Processes an event. `helps` is called once per shape and set of plugins, with a pod of that shape; it
+    /// returns the plugins that may accept the pod after the change.
     pub fn happened(
         &mut self,
         event: Event,
@@ -295,7 +361,11 @@ impl Queue {
         for group in self.waiting.groups(listeners) {
             let Some(uid) = self.waiting.any_of(&group) else { continue };
             let Some((queued, _)) = self.pods.get(uid) else { continue };
-            let won = helps(&queued.pod, group.0 & listeners);
+            let asked = group.0 & listeners;
+            // Changes of nodes require the evaluation of expressions: a pod that has overdrawn its allowance is
+            // tried instead.
+            let is_left_out = event.resource == Resource::Node && self.is_costly(queued, now);
+            let won = if is_left_out { asked } else { helps(&queued.pod, asked) };
             if won == 0 {
                 continue;
             }
@@ -307,7 +377,7 @@ impl Queue {
         moved
     }
 
-    /// The same for something that only concerns some pods.
+    /// Processes an event that concerns only some pods.
     pub fn happened_to(
         &mut self,
         uids: impl IntoIterator<Item = Text>,
@@ -350,7 +420,7 @@ impl Queue {
         self.insert(queued, urgency, Cause::Event(event), now);
     }
 
-    /// Tries a waiting pod again, whatever its plugins say.
+    /// Tries a waiting pod again, regardless of its plugins.
     pub fn activate(&mut self, uid: &str, now: Duration) {
         if let Some((_, Place::Unschedulable | Place::Backoff(_))) = self.pods.get(uid)
             && let Some((queued, _)) = self.take(uid)
@@ -359,7 +429,7 @@ impl Queue {
         }
     }
 
-    /// Moves on whoever has waited long enough.
+    /// Moves pods that have waited long enough.
     pub fn flush(&mut self, now: Duration) {
         while let Some((until, _, uid)) = self.backoff.first()
             && *until <= now
@@ -378,32 +448,34 @@ impl Queue {
         }
     }
 
-    /// When something is to be done next if nothing happens; now if a pod can be tried.
+    /// Time of the next action if there are no events; now if a pod can be tried.
     pub fn next_wake_up(&self, now: Duration) -> Option<Duration> {
-        if !self.active.is_empty() || self.early().is_some() {
+        if !self.active.is_empty() || self.early(now).is_some() {
             return Some(now);
         }
+        let costly = self.costly.wake_up(now);
         let backoff = self.backoff.first().map(|(until, ..)| *until);
         let flush = self.oldest.first().map(|(since, _)| since.saturating_add(self.timing.max_unschedulable));
-        [backoff, flush].into_iter().flatten().min()
+        [costly, backoff, flush].into_iter().flatten().min()
     }
 
-    /// How many pods wait where.
+    /// Number of pods in each part of the queue.
     pub fn lengths(&self) -> Lengths {
         Lengths {
-            active: self.active.len(),
+            active: self.active.len().saturating_add(self.costly.len()),
             backoff: self.backoff.len(),
             unschedulable: self.oldest.len(),
             gated: self.gated,
         }
     }
 
-    /// How often pods were moved since this was last asked: into which queue, why, and how many.
+    /// Returns the moves of pods since the last call: target queue, cause and number.
     pub fn take_moves(&mut self) -> impl Iterator<Item = (&'static str, Cause, u64)> + use<> {
         self.counts.take_moves()
     }
 
-    /// How many pods a plugin keeps waiting: the scheduler name, the plugin's place in the list of all plugins, and the number.
+    /// Number of pods that a plugin keeps waiting: scheduler name, index in the list of all plugins, and
+    /// number.
     pub fn rejected_by(&self) -> impl Iterator<Item = (&Text, usize, usize)> {
         self.counts.rejected_by()
     }
@@ -420,8 +492,9 @@ impl Queue {
     }
 
     /// With nothing else to do, a pod that plugins rejected need not wait out its back-off; after an error it must.
-    fn early(&self) -> Option<&Text> {
-        let waits = |uid: &Text| self.pods.get(uid).is_some_and(|(pod, _)| pod.errors == 0);
+    fn early(&self, now: Duration) -> Option<&Text> {
+        let may = |queued: &QueuedPod| queued.errors == 0 && !self.is_costly(queued, now);
+        let waits = |uid: &Text| self.pods.get(uid).is_some_and(|(queued, _)| may(queued));
         self.backoff.iter().map(|(.., uid)| uid).find(|uid| waits(uid))
     }
 
@@ -430,7 +503,7 @@ impl Queue {
         self.last_number
     }
 
-    /// Puts a pod where it belongs now.
+    /// Inserts a pod into the matching part of the queue.
     fn insert(&mut self, queued: QueuedPod, urgency: Urgency, cause: Cause, now: Duration) {
         let until = self.timing.end(&queued);
         let place = if queued.gated.is_some() {
@@ -454,6 +527,7 @@ impl Queue {
             Place::Active => {
                 self.active.insert((order, uid.clone()));
             }
+            Place::Costly => self.costly.insert(queued.pod.namespace(), order, uid.clone()),
             Place::Backoff(until) => {
                 self.backoff.insert((until, order, uid.clone()));
             }
@@ -488,6 +562,7 @@ impl Queue {
             Place::Active => {
                 self.active.remove(&(order, uid));
             }
+            Place::Costly => self.costly.remove(queued.pod.namespace(), order, uid),
             Place::Backoff(until) => {
                 self.backoff.remove(&(until, order, uid));
             }

@@ -1,5 +1,6 @@
 //! The core as its caller sees it: changes in, decisions out.
 
+mod budget;
 mod changes;
 mod outcome;
 mod searches;
@@ -10,24 +11,25 @@ use std::time::Duration;
 
 use api::core::v1::Pod;
 use api::json::Text;
-use matching::Matcher;
+use api::well_known::DEFAULT_SCHEDULER;
+use matching::{Matcher, Meter};
 pub use outcome::{Attempt, Outcome, Placement, Unplaced};
 
 use crate::cluster::{Cluster, Devices, NodeInfo, PodInfo, Shapes};
 use crate::complaints;
-use crate::cycle::{Choice, Chosen, NoNode, Search};
+use crate::cycle::{Choice, Chosen, NoNode, Search, over_budget};
 use crate::diagnosis::Diagnosis;
 use crate::framework::{Code, Point, Status};
 use crate::memory::Memory;
 use crate::plugins;
 use crate::preemption::{Nomination, PostFilter};
-use crate::profile::{Enabled, Profile};
+use crate::profile::{EnabledPlugin, Profile};
 use crate::queue::{Backoff, Cause, Lengths, PluginSet, Queue, QueuedPod, Rejection};
 use crate::random::Random;
 use crate::timing::{Clock, EventTiming, EventTimings, SAMPLED, SUCCESS, Timer, status_of};
 use crate::writes::Write;
 
-/// What is said where there are no nodes.
+/// Message if there are no nodes.
 pub(crate) const NO_NODES: &str = "no nodes available to schedule pods";
 
 /// The scheduler's core.
@@ -38,20 +40,20 @@ pub struct Scheduler {
     queue: Queue,
     profiles: Vec<Profile>,
     random: Random,
-    /// Where in the order of nodes the next search begins.
+    /// Position in the order of nodes at which the next search begins.
     start: usize,
     /// Answers about nodes, by shape.
     memory: Memory,
     /// Pods that were given a node and are being bound.
     binding: HashMap<Text, Binding>,
-    /// Pods whose attempt waits for a search that is carried out aside, which ends with this.
+    /// Pods whose attempt waits for a background search, which ends when this is dropped.
     searching: HashMap<Text, Arc<()>>,
     /// Measures plugins.
     clock: Option<Clock>,
     event_timings: EventTimings,
-    /// Every plugin is measured in every attempt.
+    /// Whether every plugin is measured in every attempt.
     is_profiled: bool,
-    /// How many attempts there were.
+    /// Number of attempts.
     attempts: u64,
 }
 
@@ -81,14 +83,14 @@ impl Scheduler {
         }
     }
 
-    /// The same with devices, which it knows from now on. Without, pods with claims to devices are not placed.
+    /// Adds devices to the scheduler. Without them, pods with claims to devices are not placed.
     #[must_use]
     pub fn with_devices(mut self, devices: Devices) -> Self {
         self.cluster.objects.devices = Some(devices);
         self
     }
 
-    /// The same with a clock that plugins are measured by; see [`timing`](crate::timing).
+    /// Adds a clock for measuring plugins; see [`timing`](crate::timing).
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = Some(clock);
@@ -105,7 +107,7 @@ impl Scheduler {
         PodInfo::new(pod, &mut self.shapes, &self.cluster.matcher)
     }
 
-    /// What it knows of the cluster.
+    /// State of the cluster.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
@@ -115,32 +117,39 @@ impl Scheduler {
         profile_of(&self.profiles, pod)
     }
 
-    /// How many pods wait where.
+    /// Number of pods in each part of the queue.
     pub fn lengths(&self) -> Lengths {
         self.queue.lengths()
     }
 
-    /// How often pods were moved in the queue since this was last asked: into which queue, why, and how many.
+    /// Pods that wait for claims which are not created yet, with the reason; pods with scheduling gates say so themselves.
+    pub fn awaiting_claims(&self) -> impl Iterator<Item = (&QueuedPod, &Status)> {
+        let gated = self.queue.pods().filter_map(|(pod, gate)| Some((pod, gate?)));
+        gated.filter(|(_, gate)| gate.plugin == crate::plugins::DYNAMIC_RESOURCES)
+    }
+
+    /// Returns the moves of pods in the queue since the last call: target queue, cause and number.
     pub fn take_moves(&mut self) -> impl Iterator<Item = (&'static str, Cause, u64)> + use<> {
         self.queue.take_moves()
     }
 
-    /// How long what followed changes took, since this was last asked; where there is a clock.
+    /// Returns the durations of event handling since the last call, if there is a clock.
     pub fn take_event_timings(&mut self) -> Vec<EventTiming> {
         self.event_timings.take()
     }
 
-    /// How many pods each plugin keeps waiting: the scheduler name, the plugin, and the number.
+    /// Number of pods that each plugin keeps waiting: scheduler name, plugin, and number.
     pub fn rejected_by(&self) -> impl Iterator<Item = (&Text, &'static str, usize)> {
         self.queue.rejected_by().filter_map(|(name, place, count)| Some((name, plugins::ALL.get(place)?.name, count)))
     }
 
-    /// How many pods are being bound.
+    /// Number of pods that are being bound.
     pub fn binding_count(&self) -> usize {
         self.binding.len()
     }
 
-    /// When [`schedule_one`](Self::schedule_one) has something to do if nothing happens: `now` if it has already.
+    /// Time at which [`schedule_one`](Self::schedule_one) has work if there are no events: `now` if it has
+    /// already.
     pub fn next_wake_up(&self, now: Duration) -> Option<Duration> {
         self.queue.next_wake_up(now)
     }
@@ -159,9 +168,13 @@ impl Scheduler {
             self.attempts = self.attempts.wrapping_add(1);
             let mut timer = Timer::new(self.clock.clone(), is_sampled);
             self.carry(&queued);
-            attempt.outcome = match self.place(&queued, &mut attempt, &mut timer, now) {
-                Ok(placement) => Outcome::Scheduled(placement),
-                Err(failure) => match self.defer(&queued) {
+            self.begin_budget();
+            let placed = self.place(&queued, &mut attempt, &mut timer, now);
+            let excess = self.settle_budget(&pod, now);
+            attempt.outcome = match (placed, excess) {
+                (Ok(placement), _) => Outcome::Scheduled(placement),
+                (Err(_), Some(excess)) => self.postpone(queued, excess, now),
+                (Err(failure), None) => match self.defer(&queued) {
                     Some(search) => Outcome::Deferred(Box::new(search)),
                     None => self.put_back(queued, failure, &mut attempt, &mut timer, now),
                 },
@@ -177,8 +190,8 @@ impl Scheduler {
         self.binding.remove(uid);
     }
 
-    /// The pod could not be bound, or what had to be written before could not: the decision is taken back, and the pod is
-    /// tried again after a back-off.
+    /// The pod, or a write before its binding, failed: the decision is reverted, and the pod is tried again
+    /// after a back-off.
     pub fn binding_failed(&mut self, uid: &str, now: Duration) {
         let Some(binding) = self.binding.remove(uid) else { return };
         self.take_back(&binding.writes);
@@ -199,13 +212,19 @@ impl Scheduler {
         now: Duration,
     ) -> Result<Placement, Failure> {
         let pod = &queued.pod;
+        if let Some(why) = &pod.rejection {
+            return Err(Failure::Rejected(why.clone()));
+        }
         if self.cluster.cache.order().is_empty() {
             return Err(Failure::NoNodes);
         }
         let profile = profile_of(&self.profiles, pod).ok_or_else(|| Failure::Error(Status::error("no profile")))?;
         let search = Search { profile, cluster: &self.cluster, start: self.start };
         let choice = search.choose(pod, &mut self.memory, &mut self.random, timer);
-        let Choice { evaluated, feasible, evaluations, node } = choice;
+        let Choice { evaluated, feasible, evaluations, mut node } = choice;
+        if self.cluster.meter().is_some_and(Meter::is_exceeded) {
+            node = Err(NoNode::Error(over_budget()));
+        }
         (attempt.evaluated_nodes, attempt.feasible_nodes, attempt.evaluations) = (evaluated, feasible, evaluations);
         let next_start = self.start.saturating_add(evaluated);
         let next_start = next_start.checked_rem(self.cluster.cache.order().len()).unwrap_or(0);
@@ -221,7 +240,7 @@ impl Scheduler {
         timer.end(begun, Point::Reserve, "", status_of(&writes));
         let writes = writes.map_err(Failure::Error)?;
         let begun = timer.begin();
-        let permit = |it: &Enabled| it.plugin.permit(pod, node).map_err(|status| status.by(it.plugin.name()));
+        let permit = |it: &EnabledPlugin| it.plugin.permit(pod, node).map_err(|status| status.by(it.plugin.name()));
         let permitted = profile.at(Point::Permit).try_for_each(permit);
         timer.end(begun, Point::Permit, "", status_of(&permitted));
         permitted.map_err(Failure::Error)?;
@@ -236,7 +255,7 @@ impl Scheduler {
         Ok(Placement { node, writes })
     }
 
-    /// Puts a pod back into the queue, after an attempt to make room for it.
+    /// Returns a pod to the queue, after an attempt to preempt pods for it.
     fn put_back(
         &mut self,
         mut queued: QueuedPod,
@@ -251,15 +270,31 @@ impl Scheduler {
                 let message = NO_NODES.to_owned();
                 Outcome::Unschedulable(Unplaced { message, ..Unplaced::default() })
             }
+            Failure::Rejected(why) => {
+                // Only a change of the pod helps, which this plugin is woken by.
+                let by = plugins::bit(plugins::taint_toleration::NAME);
+                self.queue.reject(queued, Rejection { by, pending: 0 }, now);
+                let count = self.cluster.cache.order().len();
+                let message = format!("0/{count} nodes are available: {why}.");
+                Outcome::Unschedulable(Unplaced { message, ..Unplaced::default() })
+            }
             Failure::Error(status) => {
                 self.queue.reject(queued, Rejection { by: 0, pending: 0 }, now);
                 Outcome::Error(status.message())
             }
             Failure::NoFit(mut diagnosis, next_start) => {
                 self.start = next_start;
+                self.begin_complaint_budget();
                 attempt.complaints =
                     complaints::find(&queued.pod, &diagnosis, &self.cluster, &mut queued.complaints_told);
-                let Room { nomination, keeps_nomination, writes } = self.make_room(&queued.pod, &mut diagnosis, timer);
+                // Complaints that were omitted are reported by a later attempt.
+                self.settle_budget(&queued.pod, now);
+                self.begin_room_budget();
+                let PostFilterResult { nomination, keeps_nomination, writes } =
+                    self.make_room(&queued.pod, &mut diagnosis, timer);
+                if let Some(excess) = self.settle_budget(&queued.pod, now) {
+                    return self.postpone(queued, excess, now);
+                }
                 if let Some(search) = self.defer(&queued) {
                     return Outcome::Deferred(Box::new(search));
                 }
@@ -289,11 +324,16 @@ impl Scheduler {
         }
     }
 
-    /// What plugins can do for a pod that fits nowhere.
-    pub(crate) fn make_room(&mut self, pod: &PodInfo, diagnosis: &mut Diagnosis, timer: &mut Timer) -> Room {
+    /// Runs PostFilter plugins for a pod that fits nowhere.
+    pub(crate) fn make_room(
+        &mut self,
+        pod: &PodInfo,
+        diagnosis: &mut Diagnosis,
+        timer: &mut Timer,
+    ) -> PostFilterResult {
         let profile = profile_of(&self.profiles, pod).filter(|_| diagnosis.pre_filter.is_none());
-        let Some(profile) = profile else { return Room::default() };
-        let mut room = Room::default();
+        let Some(profile) = profile else { return PostFilterResult::default() };
+        let mut room = PostFilterResult::default();
         let mut said = Vec::new();
         let all_begun = timer.begin();
         for enabled in profile.at(Point::PostFilter) {
@@ -306,7 +346,7 @@ impl Scheduler {
             room.writes.extend(answer.writes);
             if let Some(nomination) = answer.nomination {
                 said = vec![answer.message];
-                room = Room { nomination: Some(nomination), keeps_nomination: true, ..room };
+                room = PostFilterResult { nomination: Some(nomination), keeps_nomination: true, ..room };
                 break;
             }
             room.keeps_nomination |= answer.keeps_nomination;
@@ -335,7 +375,14 @@ impl Scheduler {
                         devices.inventory.assume(&claim.metadata.uid, allocation.as_ref().clone());
                     }
                 }
-                Write::UseResourceClaim { .. } | Write::FreeResourceClaim { .. } => {}
+                Write::CreateResourceClaim { claim, allocation, .. } => {
+                    if let Some(devices) = devices {
+                        devices.inventory.assume(&claim.metadata.uid, allocation.as_ref().clone());
+                    }
+                }
+                Write::UseResourceClaim { .. }
+                | Write::FreeResourceClaim { .. }
+                | Write::DeleteResourceClaim { .. } => {}
             }
         }
         if !writes.is_empty() {
@@ -358,7 +405,12 @@ impl Scheduler {
                         devices.inventory.take_back(&claim.metadata.uid);
                     }
                 }
-                Write::FreeResourceClaim { .. } => {}
+                Write::CreateResourceClaim { claim, .. } => {
+                    if let Some(devices) = devices {
+                        devices.inventory.remove_claim(&claim.metadata.uid);
+                    }
+                }
+                Write::FreeResourceClaim { .. } | Write::DeleteResourceClaim { .. } => {}
             }
         }
         if !writes.is_empty() {
@@ -367,7 +419,7 @@ impl Scheduler {
     }
 }
 
-/// What must be written before the pod can be bound to the node.
+/// Returns the writes that must precede the binding of the pod to the node.
 fn reserve(
     profile: &Profile,
     pod: &PodInfo,
@@ -385,7 +437,7 @@ fn reserve(
     Ok(writes)
 }
 
-/// What came of an attempt to make room.
+/// Status of a preemption.
 fn found_status(is_found: bool) -> &'static str {
     if is_found { SUCCESS } else { Code::Unschedulable.name() }
 }
@@ -393,27 +445,29 @@ fn found_status(is_found: bool) -> &'static str {
 fn profile_of<'p>(profiles: &'p [Profile], pod: &PodInfo) -> Option<&'p Profile> {
     // The API gives every pod a scheduler name; one without is the default scheduler's.
     let name = pod.spec().scheduler_name.as_str();
-    let name = if name.is_empty() { plugins::DEFAULT_SCHEDULER } else { name };
+    let name = if name.is_empty() { DEFAULT_SCHEDULER } else { name };
     profiles.iter().find(|profile| profile.scheduler_name == name)
 }
 
-/// What plugins can do for a pod that fits nowhere.
+/// Result of PostFilter plugins.
 #[derive(Debug, Default)]
-pub(crate) struct Room {
-    /// Where room is made.
+pub(crate) struct PostFilterResult {
+    /// Node on which pods are preempted.
     pub(crate) nomination: Option<Nomination>,
-    /// Room that is being made already is still needed.
+    /// Whether an existing nomination is still valid.
     keeps_nomination: bool,
-    /// What has to be written.
+    /// Objects to write.
     writes: Vec<Write>,
 }
 
-/// Why a pod was not placed.
+/// A reason why a pod was not placed.
 #[derive(Debug)]
 enum Failure {
     NoNodes,
+    /// The pod itself is invalid.
+    Rejected(Text),
     Error(Status),
-    /// Why, and where the next search begins.
+    /// The diagnosis, and the position at which the next search begins.
     NoFit(Box<Diagnosis>, usize),
 }
 

@@ -1,20 +1,21 @@
-//! How long plugins take, where the caller gives a clock.
+//! Duration of plugins, if the caller gives a clock.
 //!
 //! Whole extension points are measured in every attempt, single plugins in one of [`SAMPLED`], or in all of them while a
 //! profile is taken: asking the time about every node would cost more than many plugins do.
 
+use locks::Mutex;
 use std::cell::Cell;
 use std::fmt;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cluster::{NodeId, NodeInfo, PodInfo};
 use crate::framework::{Dependencies, Event, Filter, Hint, Point, Score, Status};
 
-/// What a plugin says that is for the pod.
+/// Status of a plugin that accepts the pod.
 pub const SUCCESS: &str = "Success";
-/// What a plugin says that has nothing to say.
+/// Status of a plugin that does not apply.
 pub const SKIP: &str = "Skip";
 
 /// Single plugins are measured in one of this many attempts. Kubernetes: 10 %.
@@ -25,7 +26,7 @@ pub const SAMPLED: u64 = 10;
 pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Clock {
-    /// A clock that asks the caller.
+    /// A clock that calls a function.
     pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -41,36 +42,36 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// How long something took.
+/// Duration of a plugin call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// Where.
+    /// Extension point.
     pub point: Point,
     /// The plugin; empty for all plugins of the point together.
     pub plugin: &'static str,
-    /// What came of it: `Success`, `Unschedulable` and so on.
+    /// Result: `Success`, `Unschedulable` and so on.
     pub status: &'static str,
-    /// How long.
+    /// Duration.
     pub duration: Duration,
     /// In how many calls.
     pub calls: u32,
 }
 
-/// How long what followed a change took.
+/// Duration of event handling.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventTiming {
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// The plugin that was asked whether it helps, and its answer; nothing for the change as a whole.
+    /// The plugin whose hint was evaluated, and its result; `None` for the event as a whole.
     pub hint: Option<(&'static str, Hint)>,
-    /// How long.
+    /// Duration.
     pub duration: Duration,
 }
 
-/// How many are kept until somebody takes them; of more there is a sample.
+/// Maximum number of timings that are kept until they are taken; of more, a sample is kept.
 const EVENTS_KEPT: usize = 1024;
 
-/// What followed changes, measured where there is a clock.
+/// Durations of event handling, measured if there is a clock.
 #[derive(Debug, Default)]
 pub(crate) struct EventTimings(Mutex<Vec<EventTiming>>);
 
@@ -87,7 +88,7 @@ impl EventTimings {
         let done = work();
         let duration = clock.now().saturating_sub(begun);
         let (event, hint) = what(&done);
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         if kept.len() < EVENTS_KEPT {
             kept.push(EventTiming { event, hint, duration });
         }
@@ -95,7 +96,7 @@ impl EventTimings {
     }
 
     pub(crate) fn take(&self) -> Vec<EventTiming> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut self.0.lock())
     }
 }
 
@@ -125,17 +126,17 @@ impl Timer {
         self.clock.clone().filter(|_| self.by_plugin)
     }
 
-    /// The time, if somebody wants to know.
+    /// The time, if measuring is enabled.
     pub(crate) fn begin(&self) -> Option<Duration> {
         self.clock.as_ref().map(Clock::now)
     }
 
-    /// As [`begin`](Self::begin), for single plugins.
+    /// Like [`begin`](Self::begin), for single plugins.
     pub(crate) fn begin_plugin(&self) -> Option<Duration> {
         if self.by_plugin { self.begin() } else { None }
     }
 
-    /// Something that began then has ended.
+    /// Records the end of a call that began at the given time.
     pub(crate) fn end(&mut self, begun: Option<Duration>, point: Point, plugin: &'static str, status: &'static str) {
         if let (Some(begun), Some(now)) = (begun, self.begin()) {
             let duration = now.saturating_sub(begun);
@@ -143,40 +144,40 @@ impl Timer {
         }
     }
 
-    /// How much was measured so far.
+    /// Number of measurements so far.
     pub(crate) fn mark(&self) -> usize {
         self.timings.len()
     }
 
-    /// Forgets what was measured since.
+    /// Discards the measurements since a mark.
     pub(crate) fn rewind(&mut self, mark: usize) {
         self.timings.truncate(mark);
     }
 
-    /// Adds what was measured elsewhere.
+    /// Adds a measurement from elsewhere.
     pub(crate) fn add(&mut self, timing: Timing) {
         self.timings.push(timing);
     }
 
-    /// What was measured.
+    /// The measurements.
     pub(crate) fn into_timings(self) -> Vec<Timing> {
         self.timings
     }
 }
 
-/// The name of what came of something.
+/// Status name of a result.
 pub(crate) fn status_of<T>(result: &Result<T, Status>) -> &'static str {
     result.as_ref().err().map_or(SUCCESS, |status| status.code.name())
 }
 
-/// What a plugin has spent on nodes, and in how many calls.
-pub(crate) type Spent = Rc<Cell<(Duration, u32)>>;
+/// Time and number of calls that a plugin has used on nodes.
+pub(crate) type FilterTime = Rc<Cell<(Duration, u32)>>;
 
 /// A filter whose calls are measured.
 pub(crate) struct TimedFilter<'c> {
     pub(crate) filter: Box<dyn Filter + 'c>,
     pub(crate) clock: Clock,
-    pub(crate) spent: Spent,
+    pub(crate) spent: FilterTime,
 }
 
 impl Filter for TimedFilter<'_> {
@@ -205,7 +206,7 @@ impl Filter for TimedFilter<'_> {
 pub(crate) struct TimedScore<'c> {
     pub(crate) score: Box<dyn Score + 'c>,
     pub(crate) clock: Clock,
-    pub(crate) spent: Spent,
+    pub(crate) spent: FilterTime,
 }
 
 impl Score for TimedScore<'_> {
@@ -226,7 +227,7 @@ impl Score for TimedScore<'_> {
     }
 }
 
-fn spending<T>(clock: &Clock, spent: &Spent, work: impl FnOnce() -> T) -> T {
+fn spending<T>(clock: &Clock, spent: &FilterTime, work: impl FnOnce() -> T) -> T {
     let begun = clock.now();
     let done = work();
     let (before, calls) = spent.get();

@@ -1,11 +1,12 @@
-//! What has to be written before a pod can be bound.
+//! Writes that must precede the binding of a pod.
 //!
-//! The core decides, the caller writes: each guarded by the resource version that the decision was made on. When one fails,
-//! the caller says so, and the core takes the decision back.
+//! The core decides, the caller writes: each write is guarded by the resource version on which the decision was
+//! based. When one fails, the caller reports it, and the core reverts the decision.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::core::v1::ContainerExtendedResourceRequest;
 use api::json::Text;
 use api::resource::v1::{AllocationResult, ResourceClaim};
 
@@ -20,10 +21,11 @@ pub enum Write {
         namespace: Text,
         /// The claim.
         claim: Text,
-        /// How long the pod waits until the claim is bound.
+        /// Time limit for the binding of the claim.
         timeout: Duration,
     },
-    /// Asks for a volume to be made near a node: sets the annotation `volume.kubernetes.io/selected-node` of the claim.
+    /// Requests a new volume near a node: sets the annotation `volume.kubernetes.io/selected-node` of the
+    /// claim.
     ProvisionVolume {
         /// The claim's namespace.
         namespace: Text,
@@ -31,28 +33,51 @@ pub enum Write {
         claim: Text,
         /// The node.
         node: Text,
-        /// How long the pod waits for the volume.
+        /// Time limit for the creation of the volume.
         timeout: Duration,
     },
-    /// Gives devices to a claim and reserves it for the pod: sets `status.allocation` where it is given, adds the pod to
-    /// `status.reservedFor`, and the finalizer `resource.kubernetes.io/delete-protection` where it is missing.
+    /// Allocates devices to a claim and reserves it for the pod: sets `status.allocation` if it is given, adds
+    /// the pod to `status.reservedFor`, and the finalizer `resource.kubernetes.io/delete-protection` if it is
+    /// missing.
     UseResourceClaim {
         /// The claim, as it was when the decision was made.
         claim: Arc<ResourceClaim>,
         /// The devices; nothing where the claim has them already.
         allocation: Option<Arc<AllocationResult>>,
-        /// How long the pod waits until its devices are ready.
+        /// Time limit for the readiness of the devices.
         timeout: Duration,
     },
-    /// Takes devices from a claim that nobody uses: clears `status.allocation`, `status.reservedFor` and `status.devices`.
+    /// Removes the devices from an unused claim: clears `status.allocation`, `status.reservedFor` and
+    /// `status.devices`.
     FreeResourceClaim {
         /// The claim's namespace.
         namespace: Text,
         /// The claim.
         claim: Text,
-        /// Which claim of that name it is.
+        /// UID of the claim.
         uid: Text,
         /// The state that the decision was made on.
         resource_version: Text,
+    },
+    /// Creates a claim for the extended resources of the pod, with devices allocated to it and reserved for the
+    /// pod, and names it in the pod's status.
+    CreateResourceClaim {
+        /// The claim to be; name and UID are placeholders.
+        claim: Arc<ResourceClaim>,
+        /// The devices.
+        allocation: Arc<AllocationResult>,
+        /// The device requests that serve the containers.
+        mappings: Vec<ContainerExtendedResourceRequest>,
+        /// Time limit for the readiness of the devices.
+        timeout: Duration,
+    },
+    /// Deletes a claim that an earlier attempt created for the extended resources of the pod.
+    DeleteResourceClaim {
+        /// The claim's namespace.
+        namespace: Text,
+        /// The claim.
+        claim: Text,
+        /// UID of the claim.
+        uid: Text,
     },
 }

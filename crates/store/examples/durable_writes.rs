@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use store::{Embedded, ListOptions, Options, Outcome, Store, Write};
+use celplane_store::{Embedded, ListOptions, Options, Outcome, Store, Write};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

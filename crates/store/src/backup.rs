@@ -1,14 +1,15 @@
-//! A store as a stream of bytes, for backups: what is current at one revision, whole or recognizably not.
+//! Backup format: the current values at one revision as a stream of bytes, complete or detectably truncated.
 //!
-//! A line that says what it is, then frames: a tag, the length of the content, the content, and a checksum over all three.
-//! The first frame has the revision, the last the number of entries, so that a backup that was cut off is noticed.
+//! A header line, then frames: a tag, the length of the content, the content, and a checksum over all three.
+//! The first frame has the revision, the last one the number of entries, so that a truncated backup is
+//! detected.
 
 use std::io::{self, Read};
 
 use crate::snapshot::Kept;
 use crate::{Cause, Error, Revision};
 
-/// What a backup begins with: its last sign is the format, a digit.
+/// Header of a backup: its last character is the format, a digit.
 pub const MAGIC: &[u8] = b"celplane store backup 1\n";
 /// The format that is written, and the newest that is read.
 const FORMAT: u64 = 1;
@@ -20,7 +21,7 @@ const END: u8 = b'Z';
 /// No entry is longer: keys and values are far below.
 const CONTENT_BYTES_MAX: u32 = 64 << 20;
 
-/// Begins a backup of what is current at a revision.
+/// Begins a backup of the values at a revision.
 pub fn begin(revision: Revision, into: &mut Vec<u8>) {
     into.extend_from_slice(MAGIC);
     frame(HEADER, &[&revision.to_le_bytes()], into);
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn written_backup_round_trips() {
         let (bytes, entries) = backup();
         let reader = Reader::new(bytes.as_slice()).unwrap();
         assert_eq!(reader.revision(), 7);
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backup_of_a_newer_version_is_told_apart_from_what_is_none() {
+    fn newer_backup_is_distinguished_from_invalid_data() {
         let newer = Reader::new(&b"celplane store backup 2\n"[..]).err();
         assert!(matches!(newer, Some(Error::Newer { format: 2, newest: FORMAT })), "{newer:?}");
         for none in [&b"celplane store backup x\n"[..], b"celplane store backup 0\n", b"", b"a file of another program"]

@@ -1,7 +1,8 @@
-//! What every store must do, one function per property.
+//! Properties of every store, one function each.
 //!
-//! Each property works below a prefix of its own and needs a store to which nobody else writes meanwhile; the store need not
-//! be empty. A property that does not hold panics and says what was expected. [`ALL`] lists them for a test that runs all.
+//! Each property works below its own prefix and needs a store without other writers; the store need not be
+//! empty. A property that does not hold panics with the expectation. [`ALL`] lists them for a test that runs
+//! all.
 
 #![expect(
     clippy::expect_used,
@@ -74,7 +75,7 @@ properties![
     concurrent_history_is_linearizable,
 ];
 
-/// Nothing that is expected to happen takes longer.
+/// Time limit for every expected event.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A prefix that only this call uses, so that a suite can run twice on one store.

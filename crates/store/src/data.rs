@@ -1,4 +1,4 @@
-//! What goes into a store and comes out of it.
+//! Inputs and results of a store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::{Cause, Error};
 /// An empty store is at 1, so 0 is never a revision of anything.
 pub type Revision = u64;
 
-/// A key with what it holds.
+/// A key with its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
     pub key: Arc<str>,
-    /// What was last written to it.
+    /// Last written value.
     pub value: Bytes,
     /// The revision of that write.
     pub revision: Revision,
 }
 
-/// What a key holds, together with the revision at which that is so.
+/// Value of a key, with the revision at which it was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reading {
     /// The store's revision when the key was read.
@@ -32,7 +32,7 @@ pub struct Reading {
     pub entry: Option<Entry>,
 }
 
-/// Which part of a range to list, and as of when.
+/// Part of a range to list, and its revision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ListOptions {
     /// The revision to list at; the current one if `None`.
@@ -41,16 +41,18 @@ pub struct ListOptions {
     pub limit: Option<usize>,
     /// Only keys greater than this one: the last key of the page before.
     pub after_key: Option<String>,
+    /// No further entries once their values have about this many bytes; any number if `None`.
+    pub bytes_max: Option<usize>,
 }
 
 /// Entries in the order of their keys (bytewise), all as of one revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Page {
-    /// The revision listed at: ask for it again to get the next page, or watch from it.
+    /// The revision of the list: use it for the next page, or to watch from it.
     pub revision: Revision,
     /// The entries.
     pub entries: Vec<Entry>,
-    /// How many more entries follow the last one.
+    /// Number of entries after the last one.
     pub remaining: u64,
 }
 
@@ -59,7 +61,7 @@ pub struct Page {
 pub struct Write {
     /// The key.
     pub key: String,
-    /// What must hold for the change to happen.
+    /// Precondition of the change.
     pub guard: Guard,
     /// The change.
     pub change: Change,
@@ -71,7 +73,7 @@ impl Write {
         Self { key: key.into(), guard: Guard::Absent, change: Change::Put { value: value.into(), ttl: None } }
     }
 
-    /// Replaces what a key holds if it was last written at `unchanged_since`.
+    /// Replaces the value of a key if it was last written at `unchanged_since`.
     pub fn update(key: impl Into<String>, unchanged_since: Revision, value: impl Into<Bytes>) -> Self {
         Self {
             key: key.into(),
@@ -85,7 +87,7 @@ impl Write {
         Self { key: key.into(), guard: Guard::Unchanged(unchanged_since), change: Change::Delete }
     }
 
-    /// Can this be asked of any store?
+    /// Checks that the write is valid for every store.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let why = match (&self.guard, &self.change) {
             _ if self.key.is_empty() => "the key is empty",
@@ -95,7 +97,7 @@ impl Write {
         Err(Error::Refused(Cause::new(why)))
     }
 
-    /// Lets the key be deleted by the store once `ttl` has passed without another write to it.
+    /// Makes the store delete the key once `ttl` has passed without another write.
     ///
     /// The deletion comes soon after that time, not at it, and looks like any other. No effect on a delete.
     #[must_use]
@@ -107,7 +109,7 @@ impl Write {
     }
 }
 
-/// What must hold for a write to happen.
+/// Precondition of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guard {
     /// The key does not exist.
@@ -116,32 +118,33 @@ pub enum Guard {
     Unchanged(Revision),
 }
 
-/// What a write does.
+/// Change made by a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Sets the value.
     Put {
         /// The new value.
         value: Bytes,
-        /// How long the key lives unless it is written again; forever if `None`.
+        /// Time to live unless the key is written again; forever if `None`.
         ttl: Option<Duration>,
     },
     /// Removes the key.
     Delete,
 }
 
-/// How a guarded write ended.
+/// Result of a guarded write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "a conflict means that nothing was written"]
 pub enum Outcome {
-    /// It happened, durably.
+    /// The write is durable.
     Done {
         /// The revision it made.
         revision: Revision,
     },
     /// The guard did not hold and nothing was written.
     Conflict {
-        /// What the key holds, read after the guard failed: what a read-modify-write loop starts over from.
+        /// Value of the key, read after the guard failed: the start of the next round of a read-modify-write
+        /// loop.
         current: Option<Entry>,
     },
 }
@@ -153,13 +156,13 @@ pub struct Event {
     pub key: Arc<str>,
     /// The revision of the change.
     pub revision: Revision,
-    /// What the key holds since; `None` if it was deleted.
+    /// New value; `None` if the key was deleted.
     pub value: Option<Bytes>,
-    /// What it held before; `None` if it did not exist.
+    /// Previous value; `None` if the key did not exist.
     pub previous: Option<Previous>,
 }
 
-/// What a key held before a change.
+/// Value of a key before a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Previous {
     /// The value.

@@ -1,9 +1,10 @@
 //! The store in one process: in a redb file, or in memory only.
 //!
-//! One thread writes. It takes whatever writes have queued up while the last ones were being made durable, commits them
-//! together, then makes them visible and answers. Readers look into an index in memory and fetch values by revision.
+//! One thread writes. It takes all writes that were queued during the last commit, commits them together, then
+//! makes them visible and acknowledges them. Readers use an index in memory and fetch values by revision.
 //! Without a file the same code keeps the values in the index.
 
+mod ballast;
 mod containment;
 mod file;
 mod index;
@@ -12,20 +13,22 @@ mod state;
 mod watcher;
 mod writer;
 
+use locks::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, mpsc};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 
+use self::ballast::{Ballast, RESERVE_MIN};
 pub use self::containment::quiet_contained_panics;
-pub use self::file::Report;
 use self::file::{BackendFactory, FIRST_REVISION, LogFile, Medium, Position, damaged};
-use self::index::{Content, Found, Version};
+pub use self::file::{Report, Salvage, Salvaged};
+use self::index::{Content, FoundEntry, Version};
 use self::state::{Recent, State};
 use self::watcher::Watcher;
 use self::writer::{Command, Job, Reply, Writer};
@@ -33,14 +36,14 @@ use crate::{
     Cause, Change, Entry, Error, ListOptions, Outcome, Page, Reading, Revision, Snapshot, Store, Watch, Write,
 };
 
-/// How an [`Embedded`] store behaves.
+/// Options of an [`Embedded`] store.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Memory for redb's pages, at most.
     pub cache_bytes: usize,
-    /// Memory for the last events, at most: what watchers that keep up read from.
+    /// Memory limit for the last events, from which up-to-date watchers read.
     pub recent_bytes: usize,
-    /// When history is forgotten.
+    /// Retention of history.
     pub retention: Retention,
     /// A greater value is refused.
     pub value_bytes_max: usize,
@@ -48,20 +51,20 @@ pub struct Options {
     pub key_bytes_max: usize,
     /// Writes wait while this many bytes are in work.
     pub queued_bytes_max: usize,
-    /// Writes other than deletes are refused while the file system has less room than this.
+    /// Writes other than deletes are refused while the file system has less room than this, and than 16 MiB.
     pub free_bytes_min: u64,
-    /// When the file is made smaller.
+    /// Settings for shrinking the file.
     pub shrinking: Shrinking,
-    /// How often a watch reports progress while nothing changes in its range.
+    /// Interval of progress reports of a watch while nothing changes in its range.
     pub progress_interval: Duration,
 }
 
-/// When a file that holds little is made smaller.
+/// Settings for shrinking a file that holds little data.
 #[derive(Debug, Clone)]
 pub struct Shrinking {
     /// A file that is not longer is left alone; a longer one is made smaller once it is more than half empty.
     pub file_bytes_min: u64,
-    /// How often to look.
+    /// Interval of the checks.
     pub interval: Duration,
 }
 
@@ -87,10 +90,10 @@ impl Default for Options {
     }
 }
 
-/// How much history is kept. Whichever limit is reached first counts; what is current is always kept.
+/// Limits on history. The first one that is reached applies; current values are always kept.
 #[derive(Debug, Clone)]
 pub struct Retention {
-    /// Forget what is older; never, if `None`.
+    /// Maximum age; unlimited if `None`.
     pub age_max: Option<Duration>,
     /// Keep at most about this many bytes of superseded values.
     pub bytes_max: u64,
@@ -106,29 +109,29 @@ impl Default for Retention {
 }
 
 impl Retention {
-    /// Forget only when asked to.
+    /// Keeps history until it is compacted explicitly.
     #[must_use]
     pub fn manual() -> Self {
         Self { age_max: None, bytes_max: u64::MAX, revisions_max: u64::MAX }
     }
 }
 
-/// What an [`Embedded`] store holds.
+/// Contents of an [`Embedded`] store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
     /// The revision of the last write.
     pub revision: Revision,
     /// The oldest revision that can be read.
     pub compacted: Revision,
-    /// How many keys exist.
+    /// Number of keys.
     pub keys: u64,
     /// About how many bytes superseded versions take.
     pub superseded_bytes: u64,
-    /// How many bytes the recent events take.
+    /// Size of the recent events in bytes.
     pub recent_bytes: usize,
 }
 
-/// A store in a file of its own, or in memory.
+/// A store in its own file, or in memory.
 pub struct Embedded {
     shared: Arc<Shared>,
     commands: mpsc::Sender<Command>,
@@ -137,14 +140,14 @@ pub struct Embedded {
     options: Options,
 }
 
-/// What readers, watchers and the writer share.
+/// State shared by readers, watchers and the writer.
 struct Shared {
     state: RwLock<State>,
     /// `None` in memory, after closing, and while a failed file is opened again.
     file: RwLock<Option<Arc<LogFile>>>,
-    /// How often the file was made durable.
+    /// Number of durable commits.
     commits: AtomicU64,
-    /// Why nothing can be written, as the writer found it.
+    /// Error that prevents writes, as found by the writer.
     failure: Mutex<Option<Error>>,
     in_memory: bool,
 }
@@ -158,7 +161,8 @@ impl Embedded {
         Self::start(Some(Medium::Path(path.into())), options)
     }
 
-    /// Opens the store on a redb backend of the caller's. It is asked for again if the one in use fails.
+    /// Opens the store on a redb backend of the caller. The function is called again if the backend in use
+    /// fails.
     ///
     /// # Errors
     /// As [`Embedded::open`].
@@ -170,7 +174,7 @@ impl Embedded {
         Self::start(Some(Medium::Backend(factory)), options)
     }
 
-    /// An empty store in memory, gone when it is dropped.
+    /// An empty store in memory, lost when it is dropped.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if the writing thread cannot be started.
@@ -183,11 +187,15 @@ impl Embedded {
         let mut failure = None;
         let (file, position) = match &medium {
             Some(medium) => {
+                // A file cannot be opened without any room at all.
+                if let (Some(mut ballast), Some(free)) = (Ballast::of(medium), medium.free_bytes_beside()) {
+                    ballast.settle(free, u64::MAX);
+                }
                 let mut opened = LogFile::open(medium, options.cache_bytes);
                 if let Err(full @ Error::Full { .. }) = &opened
                     && let Ok(readable) = LogFile::open_for_reading(medium, options.cache_bytes)
                 {
-                    // What is there is served until there is room again.
+                    // Existing data is served until there is space again.
                     failure = Some(full.clone());
                     opened = Ok(readable);
                 }
@@ -220,7 +228,7 @@ impl Embedded {
         Ok(Self { shared, commands, budget, medium, options })
     }
 
-    /// What the store holds now.
+    /// Contents of the store.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let state = self.shared.state();
@@ -257,10 +265,10 @@ impl Embedded {
     }
 }
 
-/// One permit of the writers' budget stands for this many bytes.
+/// Number of bytes per permit of the writers' budget.
 const BYTES_PER_PERMIT: usize = 1 << 10;
 
-/// How many keys are looked up before the index is released for a moment.
+/// Number of keys to look up before the lock on the index is released briefly.
 const LIST_CHUNK: usize = 1024;
 
 /// More values than these are fetched off the async threads.
@@ -288,7 +296,7 @@ impl Store for Embedded {
             let Some(found) = found else {
                 return Ok(Reading { revision, entry: None });
             };
-            // `None`: overwritten, compacted and forgotten since the index was read.
+            // `None`: overwritten and compacted since the index was read.
             if let Some(entry) = self.shared.fetch(vec![found])?.and_then(|mut entries| entries.pop()) {
                 return Ok(Reading { revision, entry: Some(entry) });
             }
@@ -306,8 +314,8 @@ impl Store for Embedded {
             revision
         };
         let limit = options.limit.unwrap_or(usize::MAX);
-        let mut found: Vec<Found> = Vec::new();
-        let remaining = loop {
+        let mut found: Vec<FoundEntry> = Vec::new();
+        let mut remaining = loop {
             let state = self.shared.state();
             state.check_readable(revision)?;
             let last = found.last().map(|last| last.key.clone());
@@ -323,6 +331,17 @@ impl Store for Embedded {
                 break 0;
             }
         };
+        if let Some(bytes_max) = options.bytes_max {
+            let mut bytes = 0_usize;
+            let kept = found.iter().position(|found| {
+                let is_enough = bytes >= bytes_max;
+                bytes = bytes.saturating_add(usize::try_from(found.content.length()).unwrap_or(usize::MAX));
+                is_enough
+            });
+            let kept = kept.unwrap_or(found.len());
+            remaining = remaining.saturating_add(found.len().saturating_sub(kept));
+            found.truncate(kept);
+        }
         let on_disk = found.iter().filter(|found| matches!(found.content, Content::OnDisk { .. })).count();
         let entries = if on_disk > INLINE_VALUES_MAX {
             let shared = self.shared.clone();
@@ -395,13 +414,13 @@ impl Store for Embedded {
 }
 
 impl State {
-    /// Where the value of a version is; here already if it is among the recent ones.
-    fn locate(&self, key: &Arc<str>, version: &Version) -> Found {
+    /// Returns the location of a version's value, or the value itself if it is recent.
+    fn locate(&self, key: &Arc<str>, version: &Version) -> FoundEntry {
         let recent = match &version.content {
             Content::OnDisk { .. } => self.recent.get(version.revision).and_then(|event| event.value.clone()),
             _ => None,
         };
-        Found {
+        FoundEntry {
             key: key.clone(),
             revision: version.revision,
             content: recent.map_or_else(|| version.content.clone(), Content::Resident),
@@ -410,24 +429,24 @@ impl State {
 }
 
 impl Medium {
-    /// Is there less room than the reserve?
+    /// Returns an error if there is less space than the reserve.
     fn full(&self, options: &Options) -> Option<Error> {
-        let (free_bytes, reserve_bytes) = (self.free_bytes()?, options.free_bytes_min);
+        let (free_bytes, reserve_bytes) = (self.free_bytes()?, options.free_bytes_min.max(RESERVE_MIN));
         (free_bytes < reserve_bytes).then_some(Error::Full { free_bytes: Some(free_bytes), reserve_bytes })
     }
 }
 
 impl Shared {
     fn state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     fn state_mut(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write()
     }
 
     fn file(&self) -> Result<Arc<LogFile>, Error> {
-        if let Some(file) = &*self.file.read().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(file) = &*self.file.read() {
             return Ok(file.clone());
         }
         self.state().check_open()?;
@@ -435,22 +454,22 @@ impl Shared {
     }
 
     fn failure(&self) -> Option<Error> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.failure.lock().clone()
     }
 
     fn set_failure(&self, failure: Option<Error>) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        *self.failure.lock() = failure;
     }
 
     fn set_file(&self, file: Option<Arc<LogFile>>) -> Option<Arc<LogFile>> {
-        std::mem::replace(&mut *self.file.write().unwrap_or_else(PoisonError::into_inner), file)
+        std::mem::replace(&mut *self.file.write(), file)
     }
 
-    /// Fetches the values of what was found; `None` if one of them has been forgotten meanwhile.
-    fn fetch(&self, found: Vec<Found>) -> Result<Option<Vec<Entry>>, Error> {
+    /// Fetches the values of entries; `None` if one of them was compacted meanwhile.
+    fn fetch(&self, found: Vec<FoundEntry>) -> Result<Option<Vec<Entry>>, Error> {
         let mut values = None;
         let mut entries = Vec::with_capacity(found.len());
-        for Found { key, revision, content } in found {
+        for FoundEntry { key, revision, content } in found {
             let Some(value) = self.value(revision, &content, &mut values)? else {
                 return Ok(None);
             };

@@ -1,6 +1,7 @@
-//! Why a store did not do what it was asked.
+//! Errors of a store.
 //!
-//! A guard that does not hold is not an error: it is [`crate::Outcome::Conflict`]. What users of the API see is decided by the API server.
+//! A guard that does not hold is not an error: it is [`crate::Outcome::Conflict`]. The API server decides which
+//! errors users see.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,14 +9,14 @@ use std::sync::Arc;
 
 use crate::Revision;
 
-/// Why an operation failed. Cheap to clone: one failed group commit answers many writers.
+/// Error of an operation. Cheap to clone: one failed group commit fails many writes.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The history that was asked for is gone; list again and go on from there.
+    /// The requested history was compacted; list again and continue from there.
     #[error("revision {requested} is too old, history starts at {oldest}")]
     Compacted {
-        /// The revision asked for.
+        /// Requested revision.
         requested: Revision,
         /// The oldest revision that can still be read, or watched from.
         oldest: Revision,
@@ -23,7 +24,7 @@ pub enum Error {
     /// The store has not come that far (yet).
     #[error("revision {requested} is in the future, the store is at {current}")]
     FutureRevision {
-        /// The revision asked for.
+        /// Requested revision.
         requested: Revision,
         /// The store's revision.
         current: Revision,
@@ -33,20 +34,20 @@ pub enum Error {
     TooLarge {
         /// `key`, `value` or `request`.
         what: &'static str,
-        /// Its size in bytes; 0 where the server that refused it does not tell.
+        /// Size in bytes; 0 if the rejecting server does not report it.
         size: u64,
-        /// The limit in bytes; 0 where the server that refused it does not tell.
+        /// Limit in bytes; 0 if the rejecting server does not report it.
         limit: u64,
     },
-    /// There is no room for more. Deletes and compaction still work; writes do again once there is room.
+    /// There is no space left. Deletes and compaction still work; writes work again once there is space.
     #[error("the disk is full{}", room(*free_bytes, *reserve_bytes))]
     Full {
-        /// What the file system has left, where that is known.
+        /// Free space of the file system, if known.
         free_bytes: Option<u64>,
         /// Below this much nothing is written but deletes; 0 where nothing is kept in reserve.
         reserve_bytes: u64,
     },
-    /// Another process has the file open.
+    /// The file is open in another process.
     #[error("`{}` is in use by another process", .path.display())]
     Locked {
         /// The file.
@@ -60,7 +61,7 @@ pub enum Error {
         /// The newest one that can be read.
         newest: u64,
     },
-    /// What is stored cannot be what was written.
+    /// The stored data differs from the written data.
     #[error("the stored data is damaged")]
     Damaged(#[source] Cause),
     /// The storage cannot be reached or failed. A write that ends so may or may not have happened.
@@ -78,7 +79,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The storage said that it is full, and no more.
+    /// The storage reported that it is full, without details.
     pub(crate) fn full() -> Self {
         Self::Full { free_bytes: None, reserve_bytes: 0 }
     }

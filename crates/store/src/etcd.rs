@@ -1,11 +1,14 @@
 //! The store on etcd (API v3, from 3.4), for several API servers on one set of data.
 //!
-//! A guarded write is one transaction, a list is read in pages at one revision, and each watch is a stream that is opened
-//! again where it ended. Compaction and expiry are etcd's own; when to compact is up to whoever calls [`Store::compact`].
+//! A guarded write is one transaction, a list is read in pages at one revision, and each watch is a stream that
+//! is reopened where it ended. etcd compacts and expires keys itself; callers of [`Store::compact`] decide when
+//! to compact.
 
 mod connection;
 mod leases;
 mod proto;
+#[cfg(feature = "etcd-server")]
+pub mod server;
 mod watcher;
 
 use std::sync::Arc;
@@ -26,22 +29,23 @@ use self::proto::{
 use self::watcher::Watcher;
 use crate::{Cause, Change, Entry, Error, Guard, ListOptions, Outcome, Page, Reading, Revision, Store, Watch, Write};
 
-/// How to reach etcd.
+/// Connection to etcd.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// The members' addresses, such as `https://10.0.0.1:2379`.
     pub endpoints: Vec<String>,
-    /// How to speak TLS; needed for `https` endpoints.
+    /// TLS settings; required for `https` endpoints.
     pub tls: Option<Tls>,
-    /// Goes before every key in etcd, and nowhere else. Several stores can share an etcd by different roots.
+    /// Prefix of every key in etcd, and nowhere else. Several stores can share an etcd with different roots.
     pub root: String,
-    /// How long a call may take in all.
+    /// Total time limit of a call.
     pub timeout: Duration,
-    /// A greater request is not even sent. etcd has a limit of its own, 1.5 MiB unless told otherwise.
+    /// Larger requests are not sent. etcd has its own limit, 1.5 MiB by default.
     pub request_bytes_max: usize,
-    /// How often a watch asks for progress while nothing changes in its range.
+    /// Interval of a watch's progress requests while nothing changes in its range.
     ///
-    /// Versions before 3.4.31 and 3.5.13 cannot be asked reliably: there it comes at the interval that etcd is set to.
+    /// Versions before 3.4.31 and 3.5.13 do not support these requests reliably: there, progress arrives at
+    /// etcd's configured interval.
     pub progress_interval: Duration,
 }
 
@@ -62,7 +66,7 @@ impl Options {
 /// Certificates for etcd, all as PEM.
 #[derive(Clone, Default)]
 pub struct Tls {
-    /// Who vouches for the members.
+    /// CA certificate for the members.
     pub authority_pem: Option<Vec<u8>>,
     /// The client's certificate and key.
     pub identity_pem: Option<(Vec<u8>, Vec<u8>)>,
@@ -72,7 +76,7 @@ pub struct Tls {
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // The key is nobody's business.
+        // The key must not be logged.
         f.debug_struct("Tls").field("server_name", &self.server_name).finish_non_exhaustive()
     }
 }
@@ -88,6 +92,8 @@ pub struct Etcd {
 
 /// Lists are read from etcd in pieces of this many entries.
 const PIECE: usize = 500;
+/// The first of them, where bytes are limited: the size of entries is not known yet.
+const FIRST_PIECE: usize = 32;
 
 impl Etcd {
     /// Prepares a store. Connections are made when they are needed, so this succeeds also while etcd is away.
@@ -130,11 +136,21 @@ impl Etcd {
             _ => first.clone(),
         };
         let limit = options.limit.unwrap_or(usize::MAX);
+        let bytes_max = options.bytes_max.unwrap_or(usize::MAX);
         let mut at = options.revision;
-        let mut entries = Vec::new();
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut bytes = 0_usize;
         let mut start = Some(start).filter(|start| range_end == EVERYTHING || *start < range_end);
         loop {
-            let room = limit.saturating_sub(entries.len()).min(PIECE);
+            let room = limit.saturating_sub(entries.len()).min(match options.bytes_max {
+                None => PIECE,
+                // etcd has no limit on bytes: the next piece is as long as the entries so far let expect.
+                Some(_) if bytes == 0 => FIRST_PIECE,
+                Some(max) => {
+                    let left = max.saturating_sub(bytes).saturating_mul(entries.len());
+                    left.checked_div(bytes).unwrap_or(PIECE).clamp(1, PIECE)
+                }
+            });
             // With nothing to list there is still the revision to check, and the rest to count.
             let count_only = room == 0 || start.is_none();
             let request = RangeRequest {
@@ -154,16 +170,17 @@ impl Etcd {
                 start = Some(after(last.key.clone()));
             }
             for pair in response.kvs {
+                bytes = bytes.saturating_add(pair.value.len());
                 entries.push(self.entry(pair)?);
             }
             let remaining = if start.is_none() { 0 } else { revision(response.count).saturating_sub(returned as u64) };
-            if remaining == 0 || entries.len() >= limit || count_only {
+            if remaining == 0 || entries.len() >= limit || bytes >= bytes_max || count_only {
                 return Ok(Page { revision: revision_now, entries, remaining });
             }
         }
     }
 
-    /// Adds what etcd leaves out of the error about a revision.
+    /// Adds the revision that etcd omits from an error.
     async fn revision_error(&self, status: Status, requested: Revision) -> Error {
         match error(status, requested) {
             Error::FutureRevision { requested, current } => {
@@ -300,7 +317,7 @@ impl Store for Etcd {
     }
 }
 
-/// The key that stands for "no end" in a range.
+/// The key that denotes "no end" in a range.
 const EVERYTHING: &[u8] = b"\0";
 
 /// First key and end of the range of keys with a prefix.

@@ -7,12 +7,12 @@
 //! * `conformance` (feature of the same name) is the suite that every implementation passes.
 //! * [`modify`](modify::modify) is the read-modify-write loop over it.
 //!
-//! What the bytes mean, and how keys are built, is the caller's business.
+//! The caller defines the meaning of the bytes, and the keys.
 //!
 //! ```
-//! use store::{Embedded, ListOptions, Options, Outcome, Store, Write};
+//! use celplane_store::{Embedded, ListOptions, Options, Outcome, Store, Write};
 //!
-//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), store::Error> {
+//! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), celplane_store::Error> {
 //! let store = Embedded::in_memory(Options::default())?;
 //! let start = store.current_revision().await?;
 //! let mut watch = store.watch("/registry/pods/", start).await?;
@@ -53,15 +53,17 @@ pub mod conformance;
 use async_trait::async_trait;
 
 pub use data::{Change, Entry, Event, Guard, ListOptions, Outcome, Page, Previous, Reading, Revision, Write};
-pub use embedded::{Embedded, Options, Report, Retention, Shrinking, Statistics, quiet_contained_panics};
+pub use embedded::{
+    Embedded, Options, Report, Retention, Salvage, Salvaged, Shrinking, Statistics, quiet_contained_panics,
+};
 pub use error::{Cause, Error};
 pub use snapshot::{Kept, Snapshot};
 pub use watch::{Batch, ProgressRequest, Source, Watch};
 
-/// A map from keys to bytes that remembers its past.
+/// A map from keys to bytes with history.
 ///
-/// There is one revision for the whole store. Every write that happens makes the next one, also one that sets the value that
-/// is already there. What [`Store::write`] has answered survives a crash, and every later call sees it.
+/// There is one revision for the whole store. Every successful write creates the next one, even if it sets the
+/// same value. A write that [`Store::write`] has acknowledged survives a crash, and every later call sees it.
 #[async_trait]
 pub trait Store: Send + Sync {
     /// The revision of the last write.
@@ -70,7 +72,8 @@ pub trait Store: Send + Sync {
     /// [`Error::Unavailable`], [`Error::Closed`].
     async fn current_revision(&self) -> Result<Revision, Error>;
 
-    /// What a key holds now. `at_least` is a revision that the caller has seen: an answer from before it is an error.
+    /// Reads the current value of a key. `at_least` is a revision that the caller has seen: an older result is
+    /// an error.
     ///
     /// # Errors
     /// [`Error::FutureRevision`] if the store has not reached `at_least`; [`Error::Damaged`], [`Error::Unavailable`], [`Error::Closed`].
@@ -82,7 +85,8 @@ pub trait Store: Send + Sync {
     /// [`Error::Compacted`] or [`Error::FutureRevision`] if that revision cannot be read; otherwise as [`Store::get`].
     async fn list(&self, prefix: &str, options: ListOptions) -> Result<Page, Error>;
 
-    /// Does one guarded write. It is durable once this returns. If the future is dropped, the write may still happen.
+    /// Performs one guarded write. It is durable once this returns. If the future is dropped, the write may
+    /// still happen.
     ///
     /// # Errors
     /// [`Error::TooLarge`], [`Error::Refused`] and [`Error::Full`]: nothing was written. [`Error::Unavailable`]: it may have been.
@@ -93,13 +97,14 @@ pub trait Store: Send + Sync {
     /// A revision in the future is waited for: changes up to it are not reported.
     ///
     /// # Errors
-    /// [`Error::Compacted`], here or from the watch itself, if the changes right after `after` are gone.
+    /// [`Error::Compacted`], here or from the watch itself, if the changes right after `after` were compacted.
     async fn watch(&self, prefix: &str, after: Revision) -> Result<Watch, Error>;
 
-    /// Forgets what was overwritten or deleted at or before `revision`. Reading at `revision` itself stays possible.
+    /// Removes all values that were overwritten or deleted at or before `revision`. Reading at `revision`
+    /// itself stays possible.
     ///
     /// # Errors
-    /// [`Error::FutureRevision`] if the store has not come that far. Having forgotten as much already is fine.
+    /// [`Error::FutureRevision`] if the store has not reached that revision. Compacting again is not an error.
     async fn compact(&self, revision: Revision) -> Result<(), Error>;
 
     /// Whether writes can be expected to be done.
@@ -110,13 +115,13 @@ pub trait Store: Send + Sync {
         self.current_revision().await.map(drop)
     }
 
-    /// How often writes were made durable since the start: each is one wait for the disk, for one write or many. A store
-    /// that counts elsewhere says zero.
+    /// Number of durable commits since the start: each is one sync of the disk, for one write or many. Zero for
+    /// a store that does not count them.
     fn durable_commits(&self) -> u64 {
         0
     }
 
-    /// All that is current now, for a backup. Writes go on meanwhile.
+    /// Returns all current values, for a backup. Concurrent writes are not blocked.
     ///
     /// # Errors
     /// [`Error::Refused`] if this store is backed up in another way; otherwise as [`Store::get`].
@@ -124,9 +129,9 @@ pub trait Store: Send + Sync {
         Err(Error::Refused(Cause::new("this store is backed up with tools of its own")))
     }
 
-    /// Finishes what has been accepted, ends all watches and lets go of the storage. Closing twice is fine.
+    /// Finishes accepted writes, ends all watches and releases the storage. Closing twice is allowed.
     ///
     /// # Errors
-    /// Those of the last writes; the storage is let go of all the same.
+    /// Those of the last writes; the storage is released in any case.
     async fn close(&self) -> Result<(), Error>;
 }

@@ -2,7 +2,7 @@
 
 use crate::{Change, Entry, Error, Guard, Outcome, Revision, Store, Write};
 
-/// How [`modify`] ended.
+/// Result of [`modify`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Modified {
     /// The change was written.
@@ -14,11 +14,12 @@ pub enum Modified {
     Kept,
 }
 
-/// Applies `decide` to what `key` holds until the result can be written without losing anyone else's change.
+/// Applies `decide` to the value of `key` until the result can be written without losing another client's
+/// change.
 ///
-/// `known` is what the caller believes the key holds, for example from a cache: it saves a read, and does no harm if it is
-/// out of date, except when `decide` fails or keeps it: then the decision is made once more on what the store has.
-/// `decide` gets the entry (`None`: the key does not exist) and returns the change to make, or `None` to leave it alone.
+/// `known` is the value that the caller expects, for example from a cache: it saves a read, and a stale one
+/// does no harm. If `decide` fails on it or keeps it, the decision is repeated on the stored value. `decide`
+/// receives the entry (`None`: the key does not exist) and returns the change to make, or `None` for no change.
 ///
 /// # Errors
 /// Those of the store, turned into `E`, and those of `decide`.
@@ -35,7 +36,7 @@ pub async fn modify<E: From<Error>>(
     };
     loop {
         let change = match decide(current.as_ref()) {
-            // What does not exist needs no deleting.
+            // A missing key need not be deleted.
             Ok(Some(Change::Delete)) if current.is_none() => return Ok(Modified::Kept),
             Ok(Some(change)) => change,
             Ok(None) if fresh => return Ok(Modified::Kept),

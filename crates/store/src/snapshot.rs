@@ -6,20 +6,20 @@ use bytes::Bytes;
 
 use crate::{Error, Revision};
 
-/// A key with what it holds, and everything else that must survive with it.
+/// A key with its value, and all other data that must survive with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     /// The key.
     pub key: Arc<str>,
-    /// What was last written to it.
+    /// Last written value.
     pub value: Bytes,
     /// The revision of that write.
     pub revision: Revision,
-    /// Milliseconds since 1970 at which the key goes away by itself; 0: never.
+    /// Expiry in milliseconds since 1970; 0: never.
     pub expires_at_ms: u64,
 }
 
-/// What was current at one revision, in the order of keys. Reading from it may block.
+/// The values that were current at one revision, in the order of keys. Reading may block.
 pub struct Snapshot {
     revision: Revision,
     kept: Box<dyn Iterator<Item = Result<Kept, Error>> + Send>,

@@ -1,7 +1,7 @@
 //! Following the changes of a range of keys.
 //!
-//! A watch is pulled: it holds no events of its own beyond the batch being read, so a slow reader costs no memory. One that
-//! falls behind the history that the store keeps is told so ([`Error::Compacted`]) and never sees a gap.
+//! A watch is pulled: it buffers no events beyond the batch being read, so a slow reader costs no memory. A
+//! reader that falls behind the history receives [`Error::Compacted`] and never misses an event silently.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct Batch {
     pub revision: Revision,
 }
 
-/// Where a [`Watch`] gets its batches from: one implementation per store.
+/// Source of a [`Watch`]'s batches: one implementation per store.
 #[async_trait]
 pub trait Source: Send {
     /// See [`Watch::next`].
@@ -28,23 +28,24 @@ pub trait Source: Send {
     fn progress_request(&self) -> ProgressRequest;
 }
 
-/// The changes of all keys with one prefix, in order, without loss and without repeat.
+/// The changes of all keys with one prefix, in order, without loss or repetition.
 pub struct Watch(Box<dyn Source>);
 
 impl Watch {
-    /// Wraps a store's own way of watching.
+    /// Wraps a store's implementation.
     pub fn new(source: impl Source + 'static) -> Self {
         Self(Box::new(source))
     }
 
     /// Waits for the next changes, or for progress.
     ///
-    /// The revisions of successive batches never fall. From time to time, and on request, a batch without events says that
-    /// the store has moved on and nothing changed here. Cancel safe: a batch that was not returned comes again.
+    /// The revisions of successive batches never decrease. From time to time, and on request, a batch without
+    /// events reports a newer revision without changes in the range. Cancel safe: a batch that was not returned
+    /// is delivered again.
     ///
     /// # Errors
-    /// [`Error::Compacted`] if the reader fell behind the history, [`Error::Closed`] if the store was closed; both are final.
-    /// Any other error may pass: call again to go on without loss, or give up.
+    /// [`Error::Compacted`] if the reader fell behind the history, [`Error::Closed`] if the store was closed;
+    /// both are final. Any other error may be temporary: call again to continue without loss, or give up.
     pub async fn next(&mut self) -> Result<Batch, Error> {
         self.0.next().await
     }
@@ -67,14 +68,15 @@ impl fmt::Debug for Watch {
 pub struct ProgressRequest(Arc<dyn Fn(Revision) + Send + Sync>);
 
 impl ProgressRequest {
-    /// Wraps what makes the watch report.
+    /// Wraps the function that requests a progress report.
     pub fn new(ask: impl Fn(Revision) + Send + Sync + 'static) -> Self {
         Self(Arc::new(ask))
     }
 
     /// Makes the watch report as soon as it has reached `revision`, if it has not done so already.
     ///
-    /// With the store's current revision this tells how far a cache must come to be as good as the store itself.
+    /// With the store's current revision, this is the revision that a cache must reach to be as recent as the
+    /// store.
     pub fn reach(&self, revision: Revision) {
         (self.0)(revision);
     }

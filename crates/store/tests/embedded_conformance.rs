@@ -28,7 +28,7 @@ async fn run_all(open: impl Fn() -> Embedded) {
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_file() {
     let directory = tempfile::tempdir().unwrap();
-    // One file for all properties: each finds what the others have left.
+    // One file for all properties: each finds the data of the others.
     run_all(|| Embedded::open(directory.path().join("store"), options(4 << 20)).unwrap()).await;
 }
 

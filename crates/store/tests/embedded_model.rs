@@ -1,4 +1,4 @@
-//! Random operations on an embedded store do what a simple model of it does, also across reopening and compaction.
+//! Random operations on an embedded store agree with a simple model, also across reopening and compaction.
 
 use crate::disk;
 
@@ -32,7 +32,7 @@ async fn run(steps: Vec<Step>, disk: Option<Disk>, recent_bytes: usize) {
                 }
                 Embedded::open_backend(disk.backend(), options(recent_bytes)).unwrap()
             }
-            // What is in memory only cannot be opened again.
+            // Data in memory cannot be reopened.
             (None, Some(old)) => return old,
             (None, None) => Embedded::in_memory(options(recent_bytes)).unwrap(),
         };

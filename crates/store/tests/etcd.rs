@@ -1,4 +1,4 @@
-//! The store on a real etcd: every property of a store, and what only a server elsewhere can do to it.
+//! The store on a real etcd: every property of a store, and failures of the server.
 
 use crate::etcd_server;
 
@@ -168,9 +168,9 @@ async fn a_server_that_is_away_is_a_clear_error_in_time() {
     ready(&store).await;
     assert_eq!(store.get("/a", revision).await.unwrap().entry.unwrap().value, "1");
 
-    // What another server has compacted is too old here.
+    // History that another server has compacted is too old here.
     let mut watch = store.watch("/", revision - 1).await.unwrap();
-    // What was cut off before may have happened too.
+    // The interrupted write may have happened, too.
     assert!(watch.next().await.unwrap().revision >= revision);
     server.kill(0);
     server.run(0);
@@ -191,7 +191,7 @@ async fn a_server_that_is_away_is_a_clear_error_in_time() {
     assert!(matches!(outcome, Err(Error::Compacted { oldest, .. }) if oldest == last), "{outcome:?}");
 }
 
-/// Counts keys up through one store until told to stop; what was acknowledged is returned.
+/// Increments keys through one store until it is stopped; returns the acknowledged count.
 async fn count_up(store: Arc<Etcd>, writer: usize, stop: Arc<AtomicBool>) -> (String, u64, u64) {
     let key = format!("/counter/{writer}");
     let (mut count, mut unknown) = (0, 0);
@@ -200,7 +200,7 @@ async fn count_up(store: Arc<Etcd>, writer: usize, stop: Arc<AtomicBool>) -> (St
             continue;
         };
         let found = reading.entry.as_ref().map_or(0, |entry| number(&entry.value));
-        // What has been acknowledged is there; what was cut off may be.
+        // Acknowledged writes exist; interrupted ones may.
         assert!(found >= count && found <= count + unknown, "{key}: {found}, but {count} and {unknown} unknown");
         (count, unknown) = (found, 0);
         let value = (found + 1).to_string();
@@ -229,7 +229,7 @@ fn number(value: &[u8]) -> u64 {
     String::from_utf8_lossy(value).parse().unwrap()
 }
 
-/// Writers through one store and a watcher through another while `disturb` does its worst; checks what the watcher saw.
+/// Runs writers through one store and a watcher through another during `disturb`; checks the watcher's events.
 async fn nothing_is_lost(server: &mut Server, disturb: impl AsyncFnOnce(&mut Server, &Etcd)) {
     let open = |timeout| Arc::new(Etcd::new(Options { timeout, ..options(server) }).unwrap());
     let (one, other) = (open(Duration::from_secs(2)), open(Duration::from_secs(20)));
@@ -275,7 +275,7 @@ async fn nothing_is_lost(server: &mut Server, disturb: impl AsyncFnOnce(&mut Ser
         let (count, unknown) = acknowledged[&*entry.key];
         let found = number(&entry.value);
         assert!((count..=count + unknown).contains(&found), "{}: {found}, {count}, {unknown}", entry.key);
-        // Every step was seen, once and in order.
+        // Every step was observed, once and in order.
         let seen = events.iter().filter(|event| event.key == entry.key);
         let seen: Vec<u64> = seen.map(|event| number(event.value.as_ref().unwrap())).collect();
         assert!(seen.iter().copied().eq(1..=found), "{}: {found}, but {seen:?}", entry.key);

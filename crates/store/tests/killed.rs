@@ -18,13 +18,13 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use store::{Embedded, Error, ListOptions, Options, Outcome, Store, Write};
+use celplane_store::{Embedded, Error, ListOptions, Options, Outcome, Store, Write};
 
 const DIRECTORY: &str = "STORE_KILLED_DIRECTORY";
 const WRITERS: usize = 8;
 const ROUNDS: u32 = 10;
 
-/// Runners of tests ask for a list first, and then for a test by its name.
+/// Test runners first request the list of tests, and then a test by its name.
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let is_asked = |flag: &str| arguments.iter().any(|argument| argument == flag);
@@ -114,7 +114,7 @@ async fn nothing_acknowledged_is_lost() {
             let found = found.get(writer).copied().unwrap_or(0);
             assert!(found == *count || found == count + 1, "round {round}: writer {writer} at {found} after {count}");
         }
-        // One revision per write: as many as the counters say, and none twice.
+        // One revision per write: as many as the counters, without duplicates.
         assert_eq!(page.revision, 1 + found.values().sum::<u64>(), "round {round}");
         highest = page.revision;
         store.close().await.unwrap();

@@ -11,11 +11,15 @@
     reason = "tests"
 )]
 
+// The short name of the crate in the rest of the workspace.
+extern crate celplane_store as store;
+
 mod embedded_conformance;
 mod embedded_file;
 mod embedded_model;
 mod embedded_tools;
 mod etcd;
+mod etcd_stand_in;
 mod power_loss;
 
 #[path = "support/disk.rs"]

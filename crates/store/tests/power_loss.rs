@@ -16,17 +16,18 @@ fn options() -> Options {
     Options { retention: Retention::manual(), cache_bytes: 256 << 10, ..Options::default() }
 }
 
-/// What a writer knows about its one key.
+/// State of a writer's key.
 #[derive(Debug, Default)]
-struct Known {
+struct WriterState {
     /// After the last acknowledged write.
     acknowledged: Option<(String, Revision)>,
-    /// The write that was under way: what it would leave behind.
+    /// The write in progress: its value.
     under_way: Option<Option<String>>,
 }
 
-/// Writers, a compactor and a watcher until the power fails. Returns what they know and the highest revision seen.
-async fn work(store: Arc<Embedded>) -> (HashMap<String, Known>, Revision) {
+/// Runs writers, a compactor and a watcher until the power fails. Returns their state and the highest revision
+/// observed.
+async fn work(store: Arc<Embedded>) -> (HashMap<String, WriterState>, Revision) {
     let seen = Arc::new(AtomicU64::new(0));
     let start = store.current_revision().await.unwrap_or(1);
     let watcher = store.watch("/", start).await.ok().map(|mut watch| {
@@ -42,7 +43,7 @@ async fn work(store: Arc<Embedded>) -> (HashMap<String, Known>, Revision) {
             let (store, seen) = (store.clone(), seen.clone());
             tokio::spawn(async move {
                 let key = format!("/key/{writer}");
-                let mut known = Known::default();
+                let mut known = WriterState::default();
                 for round in 0..ROUNDS {
                     let value = format!("{writer}-{round}-{}", "x".repeat(round * 300));
                     let delete = round % 5 == 4;
@@ -84,7 +85,7 @@ async fn work(store: Arc<Embedded>) -> (HashMap<String, Known>, Revision) {
     (all, seen.load(Ordering::SeqCst))
 }
 
-async fn check(disk: &Disk, known: &HashMap<String, Known>, seen: Revision, context: &str) {
+async fn check(disk: &Disk, known: &HashMap<String, WriterState>, seen: Revision, context: &str) {
     let store =
         Embedded::open_backend(disk.backend(), options()).unwrap_or_else(|error| panic!("{context}: {error:?}"));
     let page = store.list("/key/", ListOptions::default()).await.unwrap();
@@ -100,7 +101,7 @@ async fn check(disk: &Disk, known: &HashMap<String, Known>, seen: Revision, cont
         let as_under_way = known.under_way.as_ref().is_some_and(|left| left.as_ref() == found.map(|(value, _)| value));
         assert!(as_acknowledged || as_under_way, "{context}: `{key}` is {found:?}, but {known:?}");
     }
-    // It goes on from there.
+    // The store continues from there.
     let Outcome::Done { revision } = store.write(Write::create("/next", "x")).await.unwrap() else {
         panic!("{context}")
     };

@@ -1,12 +1,14 @@
 //! Counters, gauges and histograms, and their Prometheus text.
 //!
-//! A [`Family`] has one series per combination of label values. Series are shared handles: code on a hot path asks for
-//! its handle once. What has no labels is a family with none. A [`Registry`] writes all families of a component.
+//! A [`Family`] has one series per combination of label values. Series are shared handles: code on a hot path
+//! looks up its handle once. A metric without labels is a family without label names. A [`Registry`] writes all
+//! families of a component.
 
+use locks::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 /// A number that only grows.
@@ -24,7 +26,7 @@ impl Counter {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// What was counted so far.
+    /// Current count.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -53,7 +55,7 @@ impl Gauge {
     }
 }
 
-/// How many observations fell below each bound.
+/// Number of observations below each bound.
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
@@ -84,14 +86,14 @@ impl Histogram {
         self.observe(duration.as_secs_f64());
     }
 
-    /// How many values were counted.
+    /// Number of observations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
 }
 
-/// What a family's series are.
+/// A kind of series.
 pub trait Metric: Send + Sync + 'static {
     /// The type as Prometheus names it.
     const TYPE: &'static str;
@@ -194,10 +196,10 @@ impl<M: Metric> Family<M> {
             key.push_str(value);
             key.push(END);
         }
-        if let Some(series) = self.series.read().unwrap_or_else(PoisonError::into_inner).get(key.as_str()) {
+        if let Some(series) = self.series.read().get(key.as_str()) {
             return series.clone();
         }
-        let mut all = self.series.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.series.write();
         all.entry(key.into()).or_insert_with(|| Arc::new(M::new(self.bounds))).clone()
     }
 }
@@ -225,7 +227,7 @@ impl<M: Metric> Written for Family<M> {
     }
 
     fn write(&self, out: &mut String) {
-        let all = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.series.read();
         if all.is_empty() {
             return;
         }
@@ -240,17 +242,17 @@ impl<M: Metric> Written for Family<M> {
     }
 }
 
-type Read = Box<dyn Fn() -> Vec<(Vec<String>, f64)> + Send + Sync>;
+type ReadSeries = Box<dyn Fn() -> Vec<(Vec<String>, f64)> + Send + Sync>;
 
 /// A gauge whose series are computed when they are written.
-struct Computed {
+struct ComputedGauge {
     name: &'static str,
     help: &'static str,
     labels: &'static [&'static str],
-    read: Read,
+    read: ReadSeries,
 }
 
-impl Written for Computed {
+impl Written for ComputedGauge {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -267,6 +269,37 @@ impl Written for Computed {
         series.sort_by(|left, right| left.0.cmp(&right.0));
         for (labels, value) in series {
             line(out, self.name, &labels, "", Number(value));
+        }
+    }
+}
+
+/// A counter that is kept elsewhere: its name behind a prefix, its help, at most one label with its value, and the number.
+pub type Sample = (&'static str, &'static str, Option<(&'static str, &'static str)>, f64);
+
+/// Counters that are read when they are written.
+struct Samples {
+    prefix: &'static str,
+    read: Box<dyn Fn() -> Vec<Sample> + Send + Sync>,
+}
+
+impl Written for Samples {
+    fn name(&self) -> &'static str {
+        self.prefix
+    }
+
+    fn write(&self, out: &mut String) {
+        let mut samples = (self.read)();
+        samples.sort_by_key(|(name, _, label, _)| (*name, *label));
+        let mut last = "";
+        for (name, help, label, value) in samples {
+            let full = format!("{}_{name}", self.prefix);
+            if name != last {
+                // Writing to a string does not fail.
+                let _ = write!(out, "# HELP {full} {help}\n# TYPE {full} counter\n");
+                last = name;
+            }
+            let labels = label.map(|(label, value)| label_text(&[label], value)).unwrap_or_default();
+            line(out, &full, &labels, "", Number(value));
         }
     }
 }
@@ -293,12 +326,12 @@ impl Registry {
         bounds: &'static [f64],
     ) -> Arc<Family<M>> {
         let family = Arc::new(Family { name, help, labels, bounds, series: RwLock::default() });
-        self.families.lock().unwrap_or_else(PoisonError::into_inner).push(family.clone());
+        self.families.lock().push(family.clone());
         family
     }
 
-    /// A gauge that is read when somebody asks: label values, in the order of the label names, and the number of each
-    /// series.
+    /// A gauge that is computed on each scrape: label values, in the order of the label names, and the number
+    /// of each series.
     pub fn computed(
         &self,
         name: &'static str,
@@ -306,14 +339,20 @@ impl Registry {
         labels: &'static [&'static str],
         read: impl Fn() -> Vec<(Vec<String>, f64)> + Send + Sync + 'static,
     ) {
-        let gauge = Arc::new(Computed { name, help, labels, read: Box::new(read) });
-        self.families.lock().unwrap_or_else(PoisonError::into_inner).push(gauge);
+        let gauge = Arc::new(ComputedGauge { name, help, labels, read: Box::new(read) });
+        self.families.lock().push(gauge);
+    }
+
+    /// Registers counters that are read when they are written, named `PREFIX_NAME`.
+    pub fn counters(&self, prefix: &'static str, read: impl Fn() -> Vec<Sample> + Send + Sync + 'static) {
+        let samples = Arc::new(Samples { prefix, read: Box::new(read) });
+        self.families.lock().push(samples);
     }
 
     /// All families as Prometheus text, sorted by name.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut families = self.families.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut families = self.families.lock().clone();
         families.sort_by_key(|family| family.name());
         let mut out = String::new();
         for family in families {
@@ -334,6 +373,22 @@ mod tests {
         {
             assert_eq!(Number(number).to_string(), text);
         }
+    }
+
+    #[test]
+    fn counters_kept_elsewhere_are_read_when_they_are_written() {
+        let registry = Registry::new();
+        let by_field = |field| Some(("field", field));
+        registry.counters("x_cel", move || {
+            vec![
+                ("b_total", "B", None, 2.0),
+                ("a_total", "A", by_field("v"), 0.5),
+                ("a_total", "A", by_field("u"), 1.0),
+            ]
+        });
+        let text = "# HELP x_cel_a_total A\n# TYPE x_cel_a_total counter\nx_cel_a_total{field=\"u\"} 1\n\
+                    x_cel_a_total{field=\"v\"} 0.5\n# HELP x_cel_b_total B\n# TYPE x_cel_b_total counter\nx_cel_b_total 2\n";
+        assert_eq!(registry.text(), text);
     }
 
     #[test]

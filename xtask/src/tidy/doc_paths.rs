@@ -1,7 +1,7 @@
 //! Paths that the documentation names exist.
 //!
-//! A path is a word in backticks with a slash in it that ends like a file or a folder of sources. It may be written from the
-//! root of the project, from `crates/`, or from a crate's sources.
+//! A path is a word in backticks with a slash in it that ends like a file or a folder of sources. It may be
+//! relative to the root of the project, to `crates/`, or to a crate's sources.
 
 use super::{Findings, Tree};
 use anyhow::Result;

@@ -26,7 +26,7 @@ const ALLOWED: &[&str] = &[
     "Zlib",
 ];
 
-/// Packages whose license the expression does not tell, and why they are fine all the same.
+/// Packages whose license is not evident from the expression, with the reason why they are acceptable.
 const EXCEPTIONS: &[(&str, &str)] = &[];
 
 pub(super) fn check(_tree: &Tree, findings: &mut Findings) -> Result<()> {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_parse_is_not_allowed() {
+    fn unparsable_license_is_rejected() {
         for expression in ["", "MIT OR", "(MIT", "MIT)", "MIT MIT", "AND MIT"] {
             check_expression(expression, false);
         }

@@ -47,7 +47,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
-/// What a pure crate's `clippy.toml` lacks, beside the workspace's.
+/// Returns the missing settings of a pure crate's `clippy.toml`, in addition to the workspace's.
 fn problems(text: &str, workspace: &str) -> Vec<String> {
     let settings = workspace.lines().map(str::trim).filter(|line| line.starts_with("allow-"));
     let repeated = |setting: &&str| text.lines().any(|line| line.trim() == *setting);

@@ -9,7 +9,7 @@ const LINES_LARGE: usize = 600;
 /// Marks a file that a generator wrote, on its first line; such a file may have any length.
 const GENERATED: &str = "@generated";
 
-/// File names that say nothing about what is inside.
+/// File names that do not describe the contents.
 const EMPTY_NAMES: &[&str] = &["common.rs", "util.rs", "utils.rs", "helper.rs", "helpers.rs", "misc.rs"];
 
 /// Text that may stand in no source: unfinished work and skipped tests.
@@ -47,6 +47,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) -> Result<()> {
         if is_rust {
             forbidden.extend(FORBIDDEN_IN_CODE);
             check_rust(file, &text, findings);
+            check_logged_errors(file, &text, findings);
         }
         for (number, line) in text.lines().enumerate() {
             let lower = line.to_lowercase();
@@ -59,9 +60,28 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) -> Result<()> {
     Ok(())
 }
 
+/// Text that may follow the key of an error: an error with its causes, or a text without causes.
+const LOGGED: &[&str] = &["chain(", "logs::chain(", "telemetry::logs::chain(", "why", "message", "unplaced.message"];
+
+/// Finds errors that are logged without their causes: alone, an error prints only its topmost message.
+fn check_logged_errors(file: &str, text: &str, findings: &mut Findings) {
+    for (number, line) in text.lines().enumerate() {
+        let Some((_, logged)) = line.split_once(concat!("err = ", "%")) else { continue };
+        if !LOGGED.iter().any(|allowed| logged.starts_with(allowed)) {
+            let number = number.saturating_add(1);
+            findings.errors.push(format!("{file}:{number}: log an error with its causes: `err = %chain(&error)`"));
+        }
+    }
+}
+
 /// Recorded facts of others, which keep their wording.
-fn is_data(file: &str) -> bool {
+pub(super) fn is_data(file: &str) -> bool {
     file.contains("/tests/data/") || file.contains("/tests/cases/")
+}
+
+/// Whether a generator wrote the file.
+pub(super) fn is_generated(text: &str) -> bool {
+    text.lines().next().is_some_and(|line| line.contains(GENERATED))
 }
 
 fn check_rust(file: &str, text: &str, findings: &mut Findings) {
@@ -75,7 +95,7 @@ fn check_rust(file: &str, text: &str, findings: &mut Findings) {
     if !has_header(text) {
         findings.errors.push(format!("{file}: does not begin with a `//!` header"));
     }
-    let generated = text.lines().next().is_some_and(|line| line.contains(GENERATED));
+    let generated = is_generated(text);
     let lines = text.lines().count();
     if lines > LINES_MAX && !generated {
         findings.errors.push(format!("{file}: {lines} lines, at most {LINES_MAX}: which second idea is inside?"));
@@ -133,6 +153,21 @@ mod tests {
         let mut findings = Findings::default();
         check_rust("a.rs", &format!("//! Large.\n{}", "// line\n".repeat(LINES_LARGE)), &mut findings);
         assert_eq!((findings.errors.len(), findings.warnings.len()), (0, 1));
+    }
+
+    #[test]
+    fn errors_are_logged_with_their_causes() {
+        let check = |line: &str| {
+            let mut findings = Findings::default();
+            check_logged_errors("a.rs", line, &mut findings);
+            findings.errors.len()
+        };
+        let logged = |what: &str| format!(concat!("warn!(err = ", "%{}, \"Watch failed\");"), what);
+        assert_eq!(check(&logged("error")), 1, "a planted fault");
+        assert_eq!(check(&logged("failure")), 1);
+        assert_eq!(check(&logged("chain(&error)")), 0);
+        assert_eq!(check(&logged("message")), 0);
+        assert_eq!(check("warn!(\"Watch failed\");"), 0);
     }
 
     #[test]

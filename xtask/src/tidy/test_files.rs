@@ -1,6 +1,7 @@
 //! One integration binary per crate: every file in `tests/` is a module of it, or a binary of its own by name.
 //!
-//! With `autotests = false` cargo does not look for tests. A file that nobody names would never run, and nobody would see.
+//! With `autotests = false` cargo does not look for tests. A file that is not declared would never run, without
+//! notice.
 
 use super::{Findings, Tree};
 use anyhow::Result;

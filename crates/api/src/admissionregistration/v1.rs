@@ -1,4 +1,4 @@
-//! `admissionregistration.k8s.io/v1`: policies that admission asks.
+//! `admissionregistration.k8s.io/v1`: admission policies.
 
 use crate::json::Text;
 use crate::view::{object, view};
@@ -12,7 +12,7 @@ object! {
 }
 
 view! {
-    /// Which objects, and what they must satisfy.
+    /// Objects that a policy matches, and the conditions on them.
     pub struct ValidatingAdmissionPolicySpec {
         pub param_kind: Option<ParamKind>,
         pub match_constraints: MatchResources,
@@ -38,7 +38,7 @@ view! {
         pub resources: Vec<Text>,
     }
 
-    /// One expression, and what is said where it does not hold.
+    /// An expression, and the message if it evaluates to false.
     pub struct Validation {
         pub expression: Text,
         pub message_expression: Text,
@@ -50,7 +50,7 @@ view! {
         pub expression: Text,
     }
 
-    /// What was found out about a policy.
+    /// Observed state of a policy.
     pub struct ValidatingAdmissionPolicyStatus {
         pub observed_generation: i64,
     }

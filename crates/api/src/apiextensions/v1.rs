@@ -16,7 +16,7 @@ object! {
 }
 
 view! {
-    /// What the kind is.
+    /// Specification of a custom resource definition.
     pub struct CustomResourceDefinitionSpec {
         pub group: Text,
         pub names: CustomResourceDefinitionNames,
@@ -26,7 +26,7 @@ view! {
         pub preserve_unknown_fields: bool,
     }
 
-    /// What the kind is called.
+    /// Names of the kind.
     pub struct CustomResourceDefinitionNames {
         pub plural: Text,
         pub singular: Text,
@@ -55,13 +55,13 @@ view! {
         pub open_api_v3_schema: Option<Schema>,
     }
 
-    /// What can be changed on its own.
+    /// Subresources of a custom resource.
     pub struct CustomResourceSubresources {
         pub status: Option<Value>,
         pub scale: Option<CustomResourceSubresourceScale>,
     }
 
-    /// Where the numbers of replicas are.
+    /// Paths of the replica counts.
     pub struct CustomResourceSubresourceScale {
         pub spec_replicas_path: Text,
         pub status_replicas_path: Text,
@@ -85,13 +85,13 @@ view! {
         pub json_path: Text,
     }
 
-    /// How one form becomes another.
+    /// Conversion between versions.
     pub struct CustomResourceConversion {
         pub strategy: Text,
         pub webhook: Option<Value>,
     }
 
-    /// How the definition is doing.
+    /// Observed state of a definition.
     pub struct CustomResourceDefinitionStatus {
         pub conditions: Vec<Condition>,
         pub accepted_names: CustomResourceDefinitionNames,

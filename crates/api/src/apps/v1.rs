@@ -26,7 +26,7 @@ object! {
         pub status: DaemonSetStatus,
     }
 
-    /// Pods with names of their own.
+    /// Pods with stable names.
     pub struct StatefulSet("apps", "v1") {
         pub spec: StatefulSetSpec,
         pub status: StatefulSetStatus,
@@ -40,7 +40,7 @@ object! {
 }
 
 view! {
-    /// What is wanted of a deployment.
+    /// Desired state of a Deployment.
     pub struct DeploymentSpec {
         pub replicas: Option<i32>,
         pub selector: Option<LabelSelector>,
@@ -52,14 +52,14 @@ view! {
         pub progress_deadline_seconds: Option<i32>,
     }
 
-    /// How pods are replaced.
+    /// Strategy for replacing pods.
     pub struct DeploymentStrategy {
         #[serde(rename = "type")]
         pub strategy_type: Text,
         pub rolling_update: Option<RollingUpdate>,
     }
 
-    /// How many pods may be missing or too many.
+    /// Maximum number of unavailable and of additional pods.
     pub struct RollingUpdate {
         pub max_unavailable: Option<IntOrString>,
         pub max_surge: Option<IntOrString>,
@@ -76,7 +76,7 @@ view! {
         pub message: Text,
     }
 
-    /// How a deployment is doing.
+    /// Observed state of a Deployment.
     pub struct DeploymentStatus {
         pub observed_generation: i64,
         pub replicas: i32,
@@ -99,7 +99,7 @@ view! {
         pub message: Text,
     }
 
-    /// What is wanted of a replica set.
+    /// Desired state of a ReplicaSet.
     pub struct ReplicaSetSpec {
         pub replicas: Option<i32>,
         pub min_ready_seconds: i32,
@@ -107,7 +107,7 @@ view! {
         pub template: PodTemplateSpec,
     }
 
-    /// How a replica set is doing.
+    /// Observed state of a ReplicaSet.
     pub struct ReplicaSetStatus {
         pub replicas: i32,
         pub fully_labeled_replicas: i32,
@@ -118,7 +118,7 @@ view! {
         pub conditions: Vec<WorkloadCondition>,
     }
 
-    /// What is wanted of a daemon set.
+    /// Desired state of a DaemonSet.
     pub struct DaemonSetSpec {
         pub selector: Option<LabelSelector>,
         pub template: PodTemplateSpec,
@@ -127,14 +127,14 @@ view! {
         pub revision_history_limit: Option<i32>,
     }
 
-    /// How daemon pods are replaced.
+    /// Strategy for replacing daemon pods.
     pub struct DaemonSetUpdateStrategy {
         #[serde(rename = "type")]
         pub strategy_type: Text,
         pub rolling_update: Option<RollingUpdate>,
     }
 
-    /// How a daemon set is doing.
+    /// Observed state of a DaemonSet.
     pub struct DaemonSetStatus {
         pub current_number_scheduled: i32,
         pub number_misscheduled: i32,
@@ -148,7 +148,7 @@ view! {
         pub conditions: Vec<WorkloadCondition>,
     }
 
-    /// What is wanted of a stateful set.
+    /// Desired state of a StatefulSet.
     pub struct StatefulSetSpec {
         pub replicas: Option<i32>,
         pub selector: Option<LabelSelector>,
@@ -163,31 +163,31 @@ view! {
         pub ordinals: Option<StatefulSetOrdinals>,
     }
 
-    /// How the pods of a stateful set are replaced.
+    /// Strategy for replacing the pods of a StatefulSet.
     pub struct StatefulSetUpdateStrategy {
         #[serde(rename = "type")]
         pub strategy_type: Text,
         pub rolling_update: Option<StatefulSetRollingUpdate>,
     }
 
-    /// Which pods are replaced, and how many at a time.
+    /// Partition and pace of a rolling update.
     pub struct StatefulSetRollingUpdate {
         pub partition: Option<i32>,
         pub max_unavailable: Option<IntOrString>,
     }
 
-    /// What happens to claims when their set is deleted or made smaller: `Retain` or `Delete`.
+    /// Policy for claims when their set is deleted or scaled down: `Retain` or `Delete`.
     pub struct ClaimRetentionPolicy {
         pub when_deleted: Text,
         pub when_scaled: Text,
     }
 
-    /// Where the numbers of the pods begin.
+    /// First ordinal of the pods.
     pub struct StatefulSetOrdinals {
         pub start: i32,
     }
 
-    /// How a stateful set is doing.
+    /// Observed state of a StatefulSet.
     pub struct StatefulSetStatus {
         pub observed_generation: i64,
         pub replicas: i32,

@@ -21,7 +21,7 @@ object! {
 }
 
 view! {
-    /// What is wanted of a job.
+    /// Desired state of a Job.
     pub struct JobSpec {
         pub parallelism: Option<i32>,
         pub completions: Option<i32>,
@@ -41,7 +41,7 @@ view! {
         pub managed_by: Option<Text>,
     }
 
-    /// How a job is doing.
+    /// Observed state of a Job.
     pub struct JobStatus {
         pub conditions: Vec<JobCondition>,
         pub start_time: Option<Timestamp>,
@@ -62,38 +62,38 @@ view! {
         pub failed: Vec<Text>,
     }
 
-    /// What failures of pods mean for the job.
+    /// Effect of pod failures on the job.
     pub struct PodFailurePolicy {
         pub rules: Vec<PodFailurePolicyRule>,
     }
 
-    /// What is done about failures of one kind. The first rule that matches counts.
+    /// Action for failures of one kind. The first matching rule applies.
     pub struct PodFailurePolicyRule {
         pub action: Text,
         pub on_exit_codes: Option<OnExitCodes>,
         pub on_pod_conditions: Vec<OnPodCondition>,
     }
 
-    /// Which exit codes are meant.
+    /// Matches exit codes.
     pub struct OnExitCodes {
         pub container_name: Option<Text>,
         pub operator: Text,
         pub values: Vec<i32>,
     }
 
-    /// Which condition of a pod is meant.
+    /// Matches a pod condition.
     pub struct OnPodCondition {
         #[serde(rename = "type")]
         pub condition_type: Text,
         pub status: Text,
     }
 
-    /// When a job has succeeded before all indexes have.
+    /// Conditions under which a job succeeds before all indexes have.
     pub struct SuccessPolicy {
         pub rules: Vec<SuccessPolicyRule>,
     }
 
-    /// Which indexes must succeed, and how many of them.
+    /// Indexes that must succeed, and their number.
     pub struct SuccessPolicyRule {
         pub succeeded_indexes: Option<Text>,
         pub succeeded_count: Option<i32>,
@@ -110,7 +110,7 @@ view! {
         pub message: Text,
     }
 
-    /// When to start jobs, and which.
+    /// Schedule and template of jobs.
     pub struct CronJobSpec {
         pub schedule: Text,
         pub time_zone: Option<Text>,
@@ -122,7 +122,7 @@ view! {
         pub failed_jobs_history_limit: Option<i32>,
     }
 
-    /// Which jobs run, and when one was started last.
+    /// Active jobs, and the time of the last start.
     pub struct CronJobStatus {
         pub active: Vec<ObjectReference>,
         pub last_schedule_time: Option<Timestamp>,

@@ -7,7 +7,7 @@ use crate::time::Timestamp;
 use crate::view::{object, view};
 
 object! {
-    /// Somebody asks for a certificate.
+    /// A request for a certificate.
     pub struct CertificateSigningRequest("certificates.k8s.io", "v1") {
         pub spec: CertificateSigningRequestSpec,
         pub status: CertificateSigningRequestStatus,
@@ -15,7 +15,7 @@ object! {
 }
 
 view! {
-    /// Who asks, and for what.
+    /// The requester, and the requested certificate.
     pub struct CertificateSigningRequestSpec {
         pub request: Text,
         pub signer_name: Text,
@@ -27,7 +27,7 @@ view! {
         pub extra: BTreeMap<Text, Vec<Text>>,
     }
 
-    /// What became of it.
+    /// Decision on a request, and the issued certificate.
     pub struct CertificateSigningRequestStatus {
         pub conditions: Vec<CertificateSigningRequestCondition>,
         pub certificate: Text,

@@ -5,14 +5,14 @@ use crate::time::MicroTime;
 use crate::view::{object, view};
 
 object! {
-    /// Who leads, or that a node is alive.
+    /// A lease, for leader election or node heartbeats.
     pub struct Lease("coordination.k8s.io", "v1") {
         pub spec: LeaseSpec,
     }
 }
 
 view! {
-    /// Who holds a lease, and since when.
+    /// Holder of a lease, and its times.
     pub struct LeaseSpec {
         pub holder_identity: Option<Text>,
         pub lease_duration_seconds: Option<i32>,

@@ -33,9 +33,10 @@ pub use node::{
     NodeStatusPart, NodeSystemInfo, NodeSystemInfoPart, Taint, TaintEffect,
 };
 pub use pod::{
-    Binding, HostIp, Pod, PodCondition, PodConditionPart, PodIp, PodOs, PodReadinessGate, PodResourceClaim,
-    PodResourceClaimStatus, PodSchedulingGate, PodSecurityContext, PodSpec, PodSpecPart, PodStatus, PodStatusPart,
-    PodTemplateSpec, TopologySpreadConstraint,
+    Binding, ContainerExtendedResourceRequest, HostIp, Pod, PodCondition, PodConditionPart,
+    PodExtendedResourceClaimStatus, PodIp, PodOs, PodReadinessGate, PodResourceClaim, PodResourceClaimStatus,
+    PodSchedulingGate, PodSecurityContext, PodSpec, PodSpecPart, PodStatus, PodStatusPart, PodTemplateSpec,
+    TopologySpreadConstraint,
 };
 pub use reference::{LocalObjectReference, ObjectReference, TypedLocalObjectReference, TypedObjectReference};
 pub use replication_controller::{ReplicationController, ReplicationControllerSpec, ReplicationControllerStatus};

@@ -4,7 +4,7 @@ use crate::json::Text;
 use crate::view::object;
 
 object! {
-    /// Some of the addresses behind a service.
+    /// A part of the endpoints of a service.
     pub struct EndpointSlice("discovery.k8s.io", "v1") {
         pub address_type: Text,
     }

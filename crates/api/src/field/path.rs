@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A field, as a step from the field that holds it. Cheap to make, and rendered only when asked.
+/// A field, as a step from its parent. Cheap to create, and rendered only on demand.
 #[derive(Debug, Clone, Copy)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,

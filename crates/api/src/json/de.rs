@@ -234,9 +234,9 @@ impl<'de> MapAccess<'de> for Fields<'de> {
     }
 }
 
-/// Puts the key in front of a message, so that a decode error names its field.
+/// Prefixes a message with the key, so that a decode error names its field.
 fn prefixed(key: &str, message: &str) -> String {
-    // What stands before the first colon is a path if it was put there, and serde's words if it holds a space.
+    // The text before the first colon is a path, unless it contains a space and is serde's.
     let is_path = message.split_once(": ").is_some_and(|(path, _)| !path.contains(' '));
     let separator = if is_path { "." } else { ": " };
     format!("{key}{separator}{message}")

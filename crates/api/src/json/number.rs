@@ -2,7 +2,7 @@
 
 use crate::go_text::format_json_float;
 
-/// A float, and its text where that says more than the float: `1.0`, `1e3`, `9223372036854775808`.
+/// A float, with its text if that carries more information: `1.0`, `1e3`, `9223372036854775808`.
 #[derive(Debug, Clone)]
 pub struct Float {
     value: f64,
@@ -11,7 +11,7 @@ pub struct Float {
 }
 
 impl Float {
-    /// A number that was computed. What is not finite has no JSON form and is written as `null`.
+    /// A computed number. Non-finite numbers have no JSON form and are written as `null`.
     #[must_use]
     pub fn new(value: f64) -> Self {
         Self { value, text: None }
@@ -42,7 +42,7 @@ impl Float {
 }
 
 impl std::fmt::Display for Float {
-    /// As Go writes the float, whatever text it was read from.
+    /// Formats the float as Go does, regardless of its original text.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(format_json_float(self.value).as_deref().unwrap_or("null"))
     }

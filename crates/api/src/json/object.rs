@@ -1,8 +1,10 @@
 //! Objects: fields in order, found by comparing keys.
 //!
 //! Objects of Kubernetes have few fields, so that a scan over keys that are stored in place beats hashing. Code that
-//! looks up many keys of objects that users size (merges, comparisons) should sort or index them first.
+//! looks up many keys of objects that users size (merges, comparisons) uses [`Lookup`](super::Lookup) or
+//! [`Edited`](super::Edited).
 
+use super::lookup::{Edited, SCANNED_MAX};
 use super::{Text, Value};
 
 /// Whether a key is this one. Most that are of the same length begin or end differently.
@@ -32,13 +34,13 @@ impl Object {
         Self { entries: Vec::with_capacity(capacity) }
     }
 
-    /// Takes fields whose keys the caller knows to differ.
+    /// Creates an object from fields whose keys must be distinct.
     #[must_use]
     pub fn from_distinct(entries: Vec<(Text, Value)>) -> Self {
         Self { entries }
     }
 
-    /// How many fields there are.
+    /// Number of fields.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -50,7 +52,7 @@ impl Object {
         self.entries.is_empty()
     }
 
-    /// Where the field `key` stands.
+    /// Index of the field `key`.
     #[must_use]
     pub fn position(&self, key: &str) -> Option<usize> {
         self.entries.iter().position(|(it, _)| is(it, key))
@@ -180,9 +182,16 @@ impl IntoIterator for Object {
 
 impl<K: Into<Text>, V: Into<Value>> FromIterator<(K, V)> for Object {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
+        // Later values win, in the place of the first.
         let mut object = Object::new();
-        for (key, value) in entries {
+        let mut entries = entries.into_iter();
+        for (key, value) in entries.by_ref() {
             object.insert(key, value);
+            if object.len() > SCANNED_MAX {
+                let mut edited = Edited::new(object);
+                entries.for_each(|(key, value)| edited.insert(key, value));
+                return edited.into_object();
+            }
         }
         object
     }

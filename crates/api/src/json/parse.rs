@@ -12,13 +12,14 @@ use super::spans::Spans;
 use super::{Float, Object, Text, Unread, Value};
 use crate::go_text::push_quoted;
 
-/// How deep values may be nested; Go stops at 10,000, which no object needs and no stack should have to hold.
+/// Maximum nesting depth of values; Go stops at 10,000, which no object needs and which would need a large
+/// stack.
 pub const MAX_DEPTH: usize = 400;
 
 /// Objects with more fields than this are checked for duplicate keys through a hash table.
 const SMALL_OBJECT: usize = 24;
 
-/// Why a text is not JSON.
+/// A syntax error in JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SyntaxError {
@@ -33,22 +34,40 @@ pub struct SyntaxError {
 pub struct Duplicate {
     /// The field, as `spec.containers[0].name`.
     pub path: String,
-    /// Where the second key starts.
+    /// Offset of the second key.
     pub offset: usize,
 }
 
-/// A value with what is known about its text.
+/// Number of duplicate or unknown fields that are reported for a document, as in Kubernetes.
+pub(crate) const COMPLAINTS_MAX: usize = 100;
+
+/// Bytes of paths that are reported for a document; the first path is reported whatever its length.
+///
+/// Without this limit, a few long keys around many short duplicates yield a report that is many times the text.
+pub(crate) const COMPLAINT_BYTES_MAX: usize = 64 << 10;
+
+impl Duplicate {
+    /// Adds a duplicate to a list unless the list is full; renders its path only then.
+    pub(crate) fn note(list: &mut Vec<Duplicate>, offset: usize, path: impl FnOnce() -> String) {
+        let bytes: usize = list.iter().map(|it| it.path.len()).sum();
+        if list.len() < COMPLAINTS_MAX && bytes < COMPLAINT_BYTES_MAX {
+            list.push(Duplicate { path: path(), offset });
+        }
+    }
+}
+
+/// A value with information about its text.
 #[derive(Debug, Clone, Default)]
 pub struct Document {
-    /// What was read.
+    /// The parsed value.
     pub value: Value,
-    /// Keys that stand twice in one object, in the order of the text.
+    /// Duplicate keys, in the order of the text.
     pub duplicates: Vec<Duplicate>,
-    /// Where everything stands.
+    /// Positions of all values.
     pub spans: Spans,
 }
 
-/// Reads one value; only spaces may follow it. Of keys that stand twice, the last counts.
+/// Reads one value; only spaces may follow it. The last of duplicate keys counts.
 ///
 /// # Errors
 /// The first syntax error.
@@ -56,7 +75,7 @@ pub fn parse(text: &[u8]) -> Result<Value, SyntaxError> {
     Ok(Parser::new(text).document()?)
 }
 
-/// As [`parse`], and tells which keys stand twice.
+/// Like [`parse`], and also reports duplicate keys.
 ///
 /// # Errors
 /// The first syntax error.
@@ -66,7 +85,7 @@ pub fn parse_strict(text: &[u8]) -> Result<(Value, Vec<Duplicate>), SyntaxError>
     Ok((value, parser.duplicates))
 }
 
-/// As [`parse_strict`], and remembers where everything stands.
+/// Like [`parse_strict`], and also records the position of every value.
 ///
 /// # Errors
 /// The first syntax error.
@@ -77,7 +96,7 @@ pub fn parse_document(text: &[u8]) -> Result<Document, SyntaxError> {
     Ok(Document { value, duplicates: parser.duplicates, spans })
 }
 
-/// Reads one value from a stream of them; tells how many bytes it took.
+/// Reads one value from a stream of values; returns its length in bytes, too.
 ///
 /// # Errors
 /// The first syntax error.
@@ -88,11 +107,11 @@ pub fn parse_prefix(text: &[u8]) -> Result<(Value, usize), SyntaxError> {
     Ok((value, parser.offset))
 }
 
-/// As [`parse`], without the fields of these names, wherever they stand. What is passed over is not checked: this is for
-/// text that was written by us, without spaces.
+/// Like [`parse`], without the fields of these names at any depth. Skipped text is not checked: this is for our
+/// own text, without spaces.
 ///
 /// # Errors
-/// The first syntax error in what is read.
+/// The first syntax error in the text that is read.
 pub fn parse_without(text: &[u8], unread: &Unread) -> Result<Value, SyntaxError> {
     Ok(Parser { unread: Some(unread), ..Parser::new(text) }.document()?)
 }
@@ -111,10 +130,10 @@ struct Parser<'a> {
     /// The keys and indexes around the current value, kept only to report duplicates.
     path: Vec<Step>,
     duplicates: Vec<Duplicate>,
-    /// Items and fields of what is open: each list and object takes its own from the end when it is closed.
+    /// Items and fields of open containers: each list and object takes its own from the end when it is closed.
     items: Vec<Value>,
     entries: Vec<(Text, Value)>,
-    /// Positions of what was read and is not yet part of something, if they are recorded.
+    /// Positions of values that are not yet part of a container, if they are recorded.
     spans: Vec<Spans>,
 }
 
@@ -123,7 +142,7 @@ enum Step {
     Index(usize),
 }
 
-/// A syntax error on its way out, small beside what is read.
+/// A boxed syntax error, which is small compared with the result.
 type Read<T> = Result<T, Box<SyntaxError>>;
 
 impl From<Box<SyntaxError>> for SyntaxError {
@@ -293,7 +312,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// How long the field is whose key starts here, if it is one to pass over.
+    /// Returns the length of the field whose key starts here, if the field is to be skipped.
     fn unread_length(&self, unread: &Unread) -> Option<usize> {
         let rest = self.text.get(self.offset..)?.strip_prefix(b"\"")?;
         let (key, rest) = rest.split_at_checked(plain_length(rest))?;
@@ -301,7 +320,7 @@ impl<'a> Parser<'a> {
         Some(key.len().saturating_add(3).saturating_add(value_length(value)))
     }
 
-    /// Reads the value of a field, whose key stands among those of its object at `known` already.
+    /// Reads the value of a field, whose key already exists in its object at `known`.
     fn field(
         &mut self,
         key: Text,
@@ -313,8 +332,7 @@ impl<'a> Parser<'a> {
         if self.report_duplicates {
             self.path.push(Step::Key(key.clone()));
             if known.is_some() {
-                let path = render_path(&self.path);
-                self.duplicates.push(Duplicate { path, offset: key_offset });
+                Duplicate::note(&mut self.duplicates, key_offset, || render_path(&self.path));
             }
         }
         let value = self.value()?;
@@ -338,7 +356,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Passes over what stands behind an item; tells whether that was the end.
+    /// Skips the separator behind an item; returns whether it was the end.
     fn is_last(&mut self, end: u8, context: &str) -> Read<bool> {
         self.skip_spaces();
         match self.peek() {
@@ -446,7 +464,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads what follows a backslash.
+    /// Reads the text after a backslash.
     fn escape(&mut self) -> Read<char> {
         let c = match self.peek() {
             Some(c @ (b'"' | b'\\' | b'/')) => char::from(c),
@@ -500,17 +518,18 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Finds keys that stand twice.
+/// Finds duplicate keys.
 #[derive(Default)]
 struct Keys {
-    /// A bit for each length and first and last letter that was met: most keys are new, and this tells at once.
+    /// A bit for each combination of length, first and last letter among the keys so far: detects most new keys
+    /// at once.
     met: u64,
-    /// Where keys stand, filled once scanning would take too long.
+    /// Index of keys, built once scanning would take too long.
     index: HashMap<Text, usize>,
 }
 
 impl Keys {
-    /// Where `key` stands among those before it.
+    /// Returns the position of `key` among the earlier ones.
     fn find(&mut self, entries: &[(Text, Value)], key: &Text) -> Option<usize> {
         let bytes = key.as_bytes();
         let edge = |byte: Option<&u8>| usize::from(byte.copied().unwrap_or_default());

@@ -1,8 +1,10 @@
 //! Looking over text quickly: where strings and values end, and whether anything in them is special.
 //!
-//! Eight bytes at a time as one number; follows "Determine if a word has a byte less than n" of the bit-twiddling lore.
+//! Processes eight bytes at a time as one number; follows "Determine if a word has a byte less than n" of the
+//! "Bit Twiddling Hacks".
 
-/// How many bytes the value takes that the text begins with. The text must be JSON; of other texts it is some number.
+/// Returns the length in bytes of the value at the start of the text. The text must be JSON; for other texts
+/// the result is arbitrary.
 #[must_use]
 pub fn value_length(text: &[u8]) -> usize {
     let mut depth = 0_usize;
@@ -18,7 +20,7 @@ pub fn value_length(text: &[u8]) -> usize {
             }
             b'{' | b'[' => depth = depth.saturating_add(1),
             b'}' | b']' => {
-                // The end of what is around a number or a word.
+                // The end of the container around a number or a word.
                 if depth == 0 {
                     return at;
                 }
@@ -35,7 +37,7 @@ pub fn value_length(text: &[u8]) -> usize {
     text.len()
 }
 
-/// The text of the value at a path of fields, without decoding what stands around it.
+/// The text of the value at a path of fields, without decoding the rest.
 ///
 /// The text must be JSON without white space, its keys without escapes, as [`to_string`](super::to_string) writes them; of
 /// other texts it is none or some part.
@@ -54,7 +56,7 @@ pub fn value_at<'t>(text: &'t [u8], path: &[&str]) -> Option<&'t [u8]> {
     }
 }
 
-/// The byte behind the string whose first quote stands at `start`.
+/// The byte behind the string whose first quote is at `start`.
 fn string_end(text: &[u8], start: usize) -> usize {
     let mut at = start.saturating_add(1);
     loop {
@@ -71,7 +73,7 @@ fn string_end(text: &[u8], start: usize) -> usize {
     }
 }
 
-/// How many bytes come before the first one that a string cannot hold as it is: a quote, a backslash, a control
+/// Returns the number of bytes before the first one that a string must escape: a quote, a backslash, a control
 /// character.
 pub(crate) fn plain_length(text: &[u8]) -> usize {
     let (words, rest) = text.as_chunks::<8>();
@@ -91,7 +93,7 @@ fn special_bytes(word: u64) -> u64 {
     (below(word, 0x20) | equal(word, b'"') | equal(word, b'\\')) & HIGHEST
 }
 
-/// Whether no byte needs an escape when it is written. Eight bytes at once; bytes beyond ASCII are taken for such that do.
+/// Whether no byte needs an escape. Tests eight bytes at once; non-ASCII bytes count as needing one.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     let is_plain = |word: &[u8; 8]| {
         let word = u64::from_le_bytes(*word);
@@ -101,7 +103,7 @@ pub(super) fn is_plain(text: &[u8]) -> bool {
         (word | escaped) & HIGHEST == 0
     };
     let Some(last) = text.last_chunk::<8>() else {
-        // Filled up with what needs no escape.
+        // Padded with bytes that need no escape.
         let mut word = [b' '; 8];
         word.iter_mut().zip(text).for_each(|(slot, byte)| *slot = *byte);
         return is_plain(&word);
@@ -118,7 +120,7 @@ fn below(word: u64, least: u8) -> u64 {
     word.wrapping_sub(ONES.wrapping_mul(u64::from(least))) & !word
 }
 
-/// Marks bytes that are this one, in the same way.
+/// Marks bytes that equal this one, in the same way.
 fn equal(word: u64, byte: u8) -> u64 {
     below(word ^ ONES.wrapping_mul(u64::from(byte)), 1)
 }
@@ -138,7 +140,7 @@ mod tests {
         assert_eq!(at(&["spec", "x", "y"]), None);
         assert_eq!(at(&["status"]), None);
         for cut in 0..text.len() {
-            // Of a part of a document it says something, and does not panic.
+            // For a truncated document the result is arbitrary, but there is no panic.
             let _ = value_at(&text[..cut], &["spec", "nodeName"]);
         }
         assert_eq!(value_at(b"", &["a"]), None);
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn words_say_what_bytes_say() {
+    fn word_scan_agrees_with_byte_scan() {
         for byte in 0..=u8::MAX {
             for (length, at) in [(1, 0), (7, 3), (8, 0), (8, 7), (9, 8), (20, 13), (24, 15)] {
                 let mut text = vec![b'a'; length];

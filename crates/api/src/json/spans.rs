@@ -1,13 +1,13 @@
-//! Where the parts of a document stand in its text.
+//! Positions of the parts of a document in its text.
 
 use super::Value;
 
-/// Offsets of a value and, in order, of what it holds.
+/// Offsets of a value and, in order, of its contents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spans {
-    /// Where the value starts, or its key if it is a field.
+    /// Start of the value, or of its key if it is a field.
     pub offset: usize,
-    /// Where the value itself starts.
+    /// Start of the value itself.
     pub value_offset: usize,
     /// One for each item or field.
     pub children: Vec<Spans>,
@@ -36,7 +36,7 @@ impl Position {
     }
 }
 
-/// Where the lines of a text start: for many places in one text.
+/// Start positions of lines, for several lookups in one text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lines {
     /// The offsets of line ends, in order.
@@ -79,7 +79,7 @@ impl Spans {
     }
 }
 
-/// Which child the path goes to, and what remains of it.
+/// Returns the child that the path leads to, and the rest of the path.
 fn next_step<'v, 'p>(value: &'v Value, path: &'p str) -> Option<(usize, &'v Value, &'p str)> {
     match value {
         Value::Array(items) => {

@@ -1,6 +1,6 @@
 //! Names of fields that are passed over while a text is read.
 
-/// A set of names that tells quickly of most others that they are not in it.
+/// A set of names that excludes most other names quickly.
 #[derive(Debug, Clone, Copy)]
 pub struct Unread {
     names: &'static [&'static str],
@@ -30,7 +30,7 @@ impl Unread {
     }
 }
 
-/// Which of the words, and which bit of it.
+/// Returns the index of the word, and the bit in it.
 const fn mark(key: &[u8]) -> (usize, u64) {
     let (first, last) = match key {
         [first, .., last] => (*first as usize, *last as usize),

@@ -28,7 +28,7 @@ pub fn write_value(out: &mut String, value: &Value) {
     write_compact(out, value, true);
 }
 
-/// Appends compact JSON to `out`, without escaping what HTML would need.
+/// Appends compact JSON to `out`, without escapes for HTML.
 pub(super) fn write_unescaped(out: &mut String, value: &Value) {
     write_compact(out, value, false);
 }
@@ -135,7 +135,7 @@ fn write_quoted(out: &mut String, text: &str, escape_html: bool) {
         return;
     }
     let mut rest = text;
-    // INVARIANT: what stops the run is one ASCII byte, or the three bytes of a line separator.
+    // INVARIANT: the run ends at one ASCII byte, or at the three bytes of a line separator.
     while let Some(at) = rest.bytes().position(|byte| needs_escape(byte, escape_html)) {
         let (run, tail) = rest.split_at_checked(at).unwrap_or((rest, ""));
         out.push_str(run);
@@ -149,7 +149,7 @@ fn write_quoted(out: &mut String, text: &str, escape_html: bool) {
     out.push('"');
 }
 
-/// What to do with a byte: nothing, escape it, or escape it for HTML.
+/// Treatment of a byte: none, escape, or escape for HTML.
 const PLAIN: u8 = 0;
 const ESCAPED: u8 = 1;
 const ESCAPED_IN_HTML: u8 = 2;
@@ -184,7 +184,7 @@ fn push_escaped(out: &mut String, c: char) {
         '\t' => out.push_str("\\t"),
         '\u{8}' => out.push_str("\\b"),
         '\u{c}' => out.push_str("\\f"),
-        // Those of HTML are in most tables.
+        // Tables usually contain characters that are escaped for HTML.
         '<' => out.push_str("\\u003c"),
         '>' => out.push_str("\\u003e"),
         '&' => out.push_str("\\u0026"),

@@ -1,7 +1,7 @@
 //! Following a path through a value.
 //!
-//! Steps map lists to lists. A step that fails gives back a list all the same, because an existence filter looks only
-//! at how long it is.
+//! Steps map lists to lists. A failing step also returns a list, because an existence filter tests only its
+//! length.
 
 use std::cmp::Ordering;
 
@@ -68,7 +68,7 @@ impl<'a> Evaluation<'a> {
                 self.ranges_entered = self.ranges_entered.saturating_add(1);
                 let inner = position.saturating_add(1);
                 if results.is_empty() {
-                    // Goes through the range once, only to learn where it ends.
+                    // Evaluates the range once, only to determine its end.
                     self.template(inner, Item::Nothing, &mut Vec::new())?;
                 }
                 for result in results {
@@ -289,7 +289,7 @@ fn bounds(length: usize, slice: Slice) -> Result<Option<(usize, usize, usize)>, 
     Ok(Some((index(start), index(end), index(step))))
 }
 
-/// What `*` takes a value apart into.
+/// Returns the values that `*` selects from a value.
 fn contents(item: Item<'_>) -> Vec<Item<'_>> {
     match item {
         Item::Value(Value::Object(fields)) => fields.values().map(Item::Value).collect(),
@@ -323,7 +323,7 @@ fn go_type(item: Item<'_>) -> &'static str {
     }
 }
 
-/// What two sides of a comparison must have in common.
+/// The kinds of values that can be compared.
 enum Basic<'a> {
     Bool(bool),
     Int(i64),

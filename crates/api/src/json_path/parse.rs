@@ -20,7 +20,7 @@ pub(super) fn parse_template(text: &str) -> Result<Box<[Node]>, PathError> {
     }
 }
 
-/// Parses what would stand between braces; the text may close them itself, and then only its first list counts.
+/// Parses the text between braces; the text may close them itself, and then only its first list counts.
 fn parse_action(text: &str) -> Result<Box<[Node]>, PathError> {
     let nodes = parse_template(&format!("{{{text}}}"))?;
     match nodes.into_iter().next() {
@@ -35,7 +35,7 @@ fn error(message: impl Into<String>) -> PathError {
 
 struct Parser<'a> {
     input: &'a str,
-    /// Where the text starts that [`Parser::consume`] gives out.
+    /// Start of the text that [`Parser::consume`] returns.
     start: usize,
     /// INVARIANT: both are character boundaries, and `start <= position <= input.len()`.
     position: usize,

@@ -121,7 +121,7 @@ impl<'a> Parser<'a> {
         self.tokens.get(self.position).copied().unwrap_or(Token::End)
     }
 
-    /// The next token where a key or value may stand: `in` and `notin` are words like others.
+    /// The next token at the place of a key or value: `in` and `notin` are ordinary words.
     fn peek_value(&self) -> Token<'a> {
         match self.peek() {
             token @ (Token::In | Token::NotIn) => Token::Identifier(token.text()),
@@ -207,7 +207,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Words with commas between, any of which may be empty.
+    /// Words separated by commas, any of which may be empty.
     fn value_list(&mut self) -> Result<Vec<Text>, SelectorError> {
         let mut values = Vec::new();
         loop {

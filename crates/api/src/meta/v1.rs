@@ -14,7 +14,7 @@ use crate::view::{sharing_view, view};
 pub type StringMap = SortedMap<Text, Text>;
 
 sharing_view! {
-    /// What every object has.
+    /// Standard metadata of an object.
     pub struct ObjectMeta shares ObjectMetaPart {
         pub name: Text,
         shared generate_name: Text,
@@ -65,10 +65,10 @@ pub trait Object: Clone + Alike + serde::Serialize + serde::de::DeserializeOwned
     /// The kind.
     const KIND: &'static str;
 
-    /// What every object has.
+    /// Metadata of the object.
     fn metadata(&self) -> &ObjectMeta;
 
-    /// What every object has, to be changed.
+    /// Mutable metadata of the object.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
 
     /// Reads the view of an object. As [`from_value`], but compiled here and not once more in

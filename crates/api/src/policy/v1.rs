@@ -5,7 +5,7 @@ use crate::meta::v1::{Condition, LabelSelector, StringMap};
 use crate::view::{object, view};
 
 object! {
-    /// How many pods of a set may be missing.
+    /// Limit on the voluntary disruption of a set of pods.
     pub struct PodDisruptionBudget("policy", "v1") {
         pub spec: PodDisruptionBudgetSpec,
         pub status: PodDisruptionBudgetStatus,
@@ -20,7 +20,7 @@ view! {
         pub max_unavailable: Option<IntOrString>,
     }
 
-    /// How many may go now.
+    /// Number of disruptions that are allowed now.
     pub struct PodDisruptionBudgetStatus {
         pub observed_generation: i64,
         pub disrupted_pods: StringMap,

@@ -1,7 +1,7 @@
 //! Scaled 64-bit integers: the form in which common amounts are held.
 //!
-//! Overflow behaves as in Kubernetes' `int64Amount`: an operation reports that it did not fit, and the caller
-//! turns to decimals; where Kubernetes uses the wrapped number all the same, so does this.
+//! Overflow behaves as in Kubernetes' `int64Amount`: an operation reports that the result did not fit, and the
+//! caller falls back to decimals; where Kubernetes uses the wrapped number, so does this code.
 
 use std::cmp::Ordering;
 
@@ -77,7 +77,7 @@ impl Scaled {
             return true;
         }
         let (product, fits) = multiply(self.value, factor);
-        // Kubernetes also asks, for negative scales, that the product be a whole number.
+        // For negative scales, Kubernetes also requires that the product is a whole number.
         let kept = match self.scale.cmp(&0) {
             Ordering::Equal => true,
             Ordering::Greater => scale_up(product, self.scale).1,
@@ -142,7 +142,8 @@ pub(super) fn multiply(value: i64, factor: i64) -> (i64, bool) {
     (product, !overflowed)
 }
 
-/// `value` × 10^`places`, and whether it fits. If not, the number is what Kubernetes would go on with.
+/// Returns `value` × 10^`places`, and whether it fits. If not, the number is the one that Kubernetes would
+/// continue with.
 fn scale_up(value: i64, places: i32) -> (i64, bool) {
     match places {
         0 => (value, true),

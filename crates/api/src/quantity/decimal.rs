@@ -55,7 +55,7 @@ impl Decimal {
         self.unscaled.to_string().parse().unwrap_or(f64::NAN)
     }
 
-    /// Rounds away from zero to `scale` fraction digits; the result has exactly that scale, unless it lies
+    /// Rounds away from zero to `scale` fraction digits; the result has exactly that scale, unless it is
     /// further away than [`MAX_SHIFT`].
     pub(super) fn rounded_up(&self, scale: i32) -> Self {
         if let Some(unscaled) = (scale >= self.scale).then(|| self.at_scale(scale)).flatten() {
@@ -113,7 +113,7 @@ impl Decimal {
         }
     }
 
-    /// Compares absolute values; numbers of different length are told apart without being aligned.
+    /// Compares absolute values; numbers of different length are compared without alignment.
     fn cmp_magnitude(&self, other: &Self) -> Ordering {
         if self.sign() == 0 || other.sign() == 0 {
             return self.sign().abs().cmp(&other.sign().abs());
@@ -125,7 +125,7 @@ impl Decimal {
         if right.1 < left.0 {
             return Ordering::Greater;
         }
-        // The ranges overlap, so the shift is at most about the number of digits at hand.
+        // The ranges overlap, so the shift is at most about the number of digits.
         let scale = self.scale.max(other.scale);
         let aligned = |it: &Self| {
             it.unscaled.checked_mul(&power_of_ten(scale.abs_diff(it.scale))).map(|product| product.into_parts().1)
@@ -135,7 +135,7 @@ impl Decimal {
 
     /// Bounds for the decimal logarithm, in thousandths.
     fn magnitude_range(&self) -> (i128, i128) {
-        // log10(2) lies between 0.30102 and 0.30103.
+        // log10(2) is between 0.30102 and 0.30103.
         let bits = i128::from(self.unscaled.bits());
         let shift = i128::from(self.scale).saturating_mul(1000);
         let low = bits.saturating_sub(1).saturating_mul(30_102) / 100;

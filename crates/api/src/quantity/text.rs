@@ -30,7 +30,7 @@ struct Parts<'a> {
     suffix: &'a str,
 }
 
-/// What a suffix multiplies by.
+/// Factor of a suffix.
 #[derive(Clone, Copy)]
 enum Unit {
     Ten(i32),
@@ -166,7 +166,7 @@ fn parse_scaled(parts: &Parts<'_>, unit: Unit) -> Option<Scaled> {
     fits.then_some(Scaled { value: if parts.negative { value.wrapping_neg() } else { value }, scale })
 }
 
-/// Whether Kubernetes remembers the text as written because it takes it to be canonical.
+/// Whether Kubernetes keeps the text as written because it treats it as canonical.
 fn keeps_text(parts: &Parts<'_>, unit: Unit, amount: Scaled) -> bool {
     match unit {
         Unit::Two(exponent) => {

@@ -5,7 +5,7 @@ use crate::meta::v1::LabelSelector;
 use crate::view::{object, view};
 
 object! {
-    /// Rights that hold everywhere, or where a binding says.
+    /// Permissions in all namespaces, or in those of a binding.
     pub struct ClusterRole("rbac.authorization.k8s.io", "v1") {
         pub rules: Vec<Value>,
         pub aggregation_rule: Option<AggregationRule>,

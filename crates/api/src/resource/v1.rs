@@ -10,11 +10,13 @@ mod taint_rule;
 pub use claim::{
     AllocatedDeviceStatus, AllocationResult, CapacityRequirements, CelDeviceConstraint, DeviceAllocationConfiguration,
     DeviceAllocationResult, DeviceClaim, DeviceClaimConfiguration, DeviceConstraint, DeviceDerivedAttribute,
-    DeviceRequest, DeviceRequestAllocationResult, DeviceSubRequest, DeviceToleration, ExactDeviceRequest,
-    OpaqueDeviceConfiguration, ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec, ResourceClaimStatus,
-    ResourceClaimTemplate, ResourceClaimTemplateSpec,
+    DeviceRequest, DeviceRequestAllocationResult, DeviceSubRequest, DeviceToleration, EXTENDED_RESOURCE_CLAIM,
+    ExactDeviceRequest, OpaqueDeviceConfiguration, ResourceClaim, ResourceClaimConsumerReference, ResourceClaimSpec,
+    ResourceClaimStatus, ResourceClaimTemplate, ResourceClaimTemplateSpec,
 };
-pub use class::{CelDeviceSelector, DeviceClass, DeviceClassConfiguration, DeviceClassSpec, DeviceSelector};
+pub use class::{
+    CelDeviceSelector, DeviceClass, DeviceClassConfiguration, DeviceClassSpec, DeviceSelector, IMPLICIT_RESOURCE_PREFIX,
+};
 pub use slice::{
     CapacityRequestPolicy, CapacityRequestPolicyRange, Counter, CounterSet, Device, DeviceAttribute, DeviceCapacity,
     DeviceCounterConsumption, DeviceTaint, ResourcePool, ResourceSlice, ResourceSliceSpec,

@@ -31,11 +31,11 @@ enum Comparator {
     NotEqual,
 }
 
-/// Why a text is not a range of versions.
+/// A reason why a text is not a range of versions.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RangeError {
-    /// There is no comparison, or none on one side of `||` or a comma.
+    /// A comparison is missing, possibly on one side of `||` or a comma.
     #[error("range has an empty part")]
     Empty,
     /// A comparator has no version behind it.
@@ -56,7 +56,7 @@ impl VersionRange {
         Ok(Self { alternatives })
     }
 
-    /// Whether `version` lies in the range. Pre-releases are ordered like any version.
+    /// Whether the range contains `version`. Pre-releases are ordered like any version.
     #[must_use]
     pub fn matches(&self, version: &Version) -> bool {
         self.alternatives.iter().any(|all| all.iter().all(|one| one.comparator.holds(version.cmp(&one.version))))
@@ -77,7 +77,7 @@ impl fmt::Display for VersionRange {
 }
 
 impl Comparator {
-    /// Longer texts first, so that a prefix is not taken for the whole.
+    /// Longer operators first, so that a prefix is not mistaken for the whole operator.
     const ALL: [Comparator; 6] = [
         Comparator::LessOrEqual,
         Comparator::GreaterOrEqual,

@@ -1,4 +1,4 @@
-//! What can take the place of what: equal, and written the same.
+//! Interchangeable values: equal, and serialized identically.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -9,16 +9,16 @@ use crate::json::{Object, Text, Value};
 use crate::structural_schema::Schema;
 use crate::time::{MicroTime, Timestamp};
 
-/// A value that another can take the place of without anybody seeing it. This is stricter than equality: `1k` equals
-/// `1000`, and is not written so.
+/// A value that can be replaced by another one without a visible difference. This is stricter than equality:
+/// `1k` equals `1000`, but is written differently.
 pub trait Alike {
-    /// Hashes the value; alike values give the same.
+    /// Hashes the value; identical values have equal hashes.
     fn feed<H: Hasher>(&self, hasher: &mut H);
 
-    /// Whether `other` can take its place.
+    /// Whether `other` can replace it.
     fn is_alike(&self, other: &Self) -> bool;
 
-    /// Replaces the parts in it by known ones that are alike.
+    /// Replaces its parts by known identical ones.
     fn share(&mut self, _parts: &mut Parts) {}
 }
 

@@ -1,4 +1,4 @@
-//! Parts are shared only by what is alike, and nobody sees it.
+//! Parts are shared only between identical values, without visible effects.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -20,7 +20,7 @@ fn pod(name: &str, image: &str, memory: &str) -> Pod {
 }
 
 #[test]
-fn what_is_alike_becomes_one() {
+fn identical_parts_are_shared() {
     let pool = Pool::default();
     let share = |name, image, memory| {
         let mut shared = pod(name, image, memory);

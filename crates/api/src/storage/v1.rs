@@ -1,4 +1,4 @@
-//! `storage.k8s.io/v1`: classes of storage, and what nodes can attach.
+//! `storage.k8s.io/v1`: storage classes, and the attachment of volumes to nodes.
 
 use crate::core::v1::{PersistentVolumeSpec, TopologySelectorTerm};
 use crate::json::Text;
@@ -7,7 +7,7 @@ use crate::quantity::Quantity;
 use crate::view::{object, view};
 
 object! {
-    /// A kind of storage and how to make it.
+    /// A kind of storage and its provisioner.
     pub struct StorageClass("storage.k8s.io", "v1") {
         pub provisioner: Text,
         pub parameters: StringMap,
@@ -18,7 +18,7 @@ object! {
         pub allowed_topologies: Vec<TopologySelectorTerm>,
     }
 
-    /// How volumes are to be tuned.
+    /// Attributes that can be applied to volumes.
     pub struct VolumeAttributesClass("storage.k8s.io", "v1") {
         pub driver_name: Text,
         pub parameters: StringMap,
@@ -39,7 +39,7 @@ object! {
         pub spec: VolumeAttachmentSpec,
     }
 
-    /// How much storage of a class there is in a part of the cluster.
+    /// Available storage of a class in a part of the cluster.
     pub struct CSIStorageCapacity("storage.k8s.io", "v1") {
         pub node_topology: Option<LabelSelector>,
         pub storage_class_name: Text,
@@ -49,14 +49,14 @@ object! {
 }
 
 view! {
-    /// What a driver can do.
+    /// Capabilities of a driver.
     pub struct CsiDriverSpec {
         pub attach_required: Option<bool>,
         pub storage_capacity: Option<bool>,
         pub prevent_pod_scheduling_if_missing: Option<bool>,
     }
 
-    /// Which volume, and where.
+    /// Attached volume, and its node.
     pub struct VolumeAttachmentSpec {
         pub attacher: Text,
         pub source: VolumeAttachmentSource,

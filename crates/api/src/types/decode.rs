@@ -1,4 +1,4 @@
-//! From what a client sends to what a type holds: Go's decoding and encoding in one step.
+//! Decoding of client input into the normal form of a type: Go's decoding and encoding in one step.
 //!
 //! The result has the fields of the type in Go's order, without what Go leaves out; maps are sorted, quantities, times
 //! and base64 canonical. What does not fit is Go's error text, the first one in the text; what the type does not know
@@ -9,7 +9,7 @@ use super::{Field, Kind, Type};
 use crate::base64;
 use crate::duration::Duration;
 use crate::int_or_string::IntOrString;
-use crate::json::{Object, Text, Value};
+use crate::json::{COMPLAINT_BYTES_MAX, COMPLAINTS_MAX, Object, Text, Value};
 use crate::quantity::{ParseError, Quantity};
 use crate::time::{Layout, Timestamp};
 
@@ -20,20 +20,28 @@ pub struct Decoded {
     pub value: Value,
     /// Paths of fields that the type does not have, in the order of the text.
     pub unknown_fields: Vec<String>,
-    /// Where empty lists and maps were given.
+    /// Positions of empty lists and maps in the input.
     pub given_empty: GivenEmpty,
 }
 
-/// What decoding leaves out of an object.
+/// Details of the input that decoding drops from an object.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Notes {
     /// Paths of fields that the type does not have, in the order of the text.
     pub unknown_fields: Vec<String>,
-    /// Where empty lists and maps were given.
+    /// Positions of empty lists and maps in the input.
     pub given_empty: GivenEmpty,
 }
 
-/// Brings a value into the normal form of its type.
+impl Notes {
+    /// Whether another unknown field is reported.
+    fn has_room(&self) -> bool {
+        let bytes: usize = self.unknown_fields.iter().map(String::len).sum();
+        self.unknown_fields.len() < COMPLAINTS_MAX && bytes < COMPLAINT_BYTES_MAX
+    }
+}
+
+/// Converts a value to the normal form of its type.
 ///
 /// # Errors
 /// Go's text for the first part that does not fit.
@@ -43,7 +51,7 @@ pub fn decode(it: &Type, value: &Value) -> Result<Decoded, String> {
     Ok(Decoded { value, unknown_fields, given_empty })
 }
 
-/// As [`decode`], without a copy: what is in order is only looked at.
+/// Like [`decode`], but in place: parts in normal form are not copied.
 ///
 /// # Errors
 /// Go's text for the first part that does not fit; the value is of no use then.
@@ -60,14 +68,14 @@ pub fn decode_in_place(it: &Type, value: &mut Value) -> Result<Notes, String> {
     decoder.error.map_or(Ok(decoder.notes), Err)
 }
 
-/// Brings an object that was changed back into its type's normal form. Parts that do not fit the type stay as they are.
+/// Converts a changed object back to its type's normal form. Parts that do not fit the type are unchanged.
 pub fn normalize(it: &Type, value: &mut Value) {
     if let Value::Object(fields) = value {
         Decoder { lenient: true, normalizes: true, ..Decoder::default() }.object(it, fields, None);
     }
 }
 
-/// Why a part by itself does not fit.
+/// Returns the error of a part that does not fit on its own.
 pub(super) fn complaint(kind: Kind, value: &Value) -> Option<String> {
     let mut decoder = Decoder::default();
     decoder.value(kind, "", &mut value.clone(), None);
@@ -80,7 +88,7 @@ pub fn empty(it: &'static Type) -> Value {
     zero(Kind::Struct(it))
 }
 
-/// Where a value stands: the last step, and those before it.
+/// Position of a value: the last step, and those before it.
 struct Place<'a> {
     before: Option<&'a Place<'a>>,
     step: Step<'a>,
@@ -98,7 +106,7 @@ enum Step<'a> {
 }
 
 impl Place<'_> {
-    /// `spec.containers[0].name`; entries of maps stand behind a point like fields.
+    /// Formats a path such as `spec.containers[0].name`; entries of maps are written like fields.
     fn render(&self) -> String {
         let mut out = self.before.map(Place::render).unwrap_or_default();
         match self.step {
@@ -137,13 +145,13 @@ impl Place<'_> {
     }
 }
 
-/// Which fields of a type were met, as bits. Types with more fields than bits are always put together anew.
+/// The fields of a type that were present, as bits. Types with more fields than bits are always rebuilt.
 type Present = u128;
 
 #[derive(Default)]
 struct Decoder {
     notes: Notes,
-    /// The first mismatch, behind which decoding goes on as Go's does, or what ended it.
+    /// The first mismatch, after which decoding continues as in Go, or the error that ended it.
     error: Option<String>,
     /// Whether a value with its own decoder ended decoding.
     is_over: bool,
@@ -151,7 +159,7 @@ struct Decoder {
     owner: &'static str,
     /// Whether unknown fields are passed over in silence, as inside values with their own decoder.
     lenient: bool,
-    /// Whether the object has been decoded before: nobody asks for notes.
+    /// Whether the object has been decoded before, so that no notes are needed.
     normalizes: bool,
 }
 
@@ -160,7 +168,7 @@ impl Decoder {
         self.error.get_or_insert_with(|| message.into());
     }
 
-    /// A value with its own decoder does not fit: Go stops, and forgets what did not fit before.
+    /// A value with its own decoder does not fit: Go stops and discards earlier mismatches.
     fn stop(&mut self, message: impl Into<String>) {
         if !self.is_over {
             self.is_over = true;
@@ -180,7 +188,7 @@ impl Decoder {
         self.fail(message);
     }
 
-    /// The same for a value with its own decoder.
+    /// Reports a mismatch of a value with its own decoder.
     fn refuse_special(&mut self, found: &str, go_type: &str, at: Option<&Place<'_>>) {
         let message = self.mismatch(found, go_type, at);
         self.stop(message);
@@ -194,7 +202,7 @@ impl Decoder {
         for (key, value) in fields.iter_mut() {
             let Some((index, field)) = it.find_from(next, key) else {
                 is_normal = false;
-                if !self.lenient {
+                if !self.lenient && self.notes.has_room() {
                     let place = Place { before: at, step: Step::Field(key) };
                     self.notes.unknown_fields.push(place.render());
                 }
@@ -212,7 +220,7 @@ impl Decoder {
             }
             self.value(field.kind, field.go_type, value, Some(&place));
             self.note_empty(it, field, value, &place);
-            match bit(index).filter(|_| !is_left_out(field, value)) {
+            match bit(index).filter(|_| !is_left_out(field, value) || (!self.normalizes && keeps_empty(it, field))) {
                 Some(bit) => present |= bit,
                 None => is_normal = false,
             }
@@ -227,7 +235,7 @@ impl Decoder {
         }
     }
 
-    /// Remembers an empty list or map.
+    /// Records an empty list or map.
     fn note_empty(&mut self, owner: &Type, field: &Field, value: &Value, at: &Place<'_>) {
         let empty = match (field.kind, value) {
             (Kind::List(_), Value::Array(items)) if items.is_empty() => Value::Array(Vec::new()),
@@ -237,11 +245,11 @@ impl Decoder {
         // Label selectors and the like are written as JSON in messages, too.
         let is_written = owner.package.ends_with("/meta/v1") && owner.name != "ObjectMeta";
         if !self.normalizes && !field.pointer && !is_written {
-            self.notes.given_empty.add(at.parts(), empty);
+            self.notes.given_empty.add(|| at.parts(), empty);
         }
     }
 
-    /// Brings a value into normal form; one that does not fit stays as it is.
+    /// Converts a value to normal form; one that does not fit is unchanged.
     fn value(&mut self, kind: Kind, go_type: &str, value: &mut Value, at: Option<&Place<'_>>) {
         match (kind, &mut *value) {
             (Kind::Any, _) | (Kind::Bool, Value::Bool(_)) | (Kind::String, Value::String(_)) => {}
@@ -258,6 +266,11 @@ impl Decoder {
                 Ok(bytes) => *value = base64::encode(&bytes).into(),
                 Err(error) => self.fail(error.to_string()),
             },
+            (Kind::Bytes, Value::Array(items)) => {
+                if let Some(bytes) = self.bytes(items, at) {
+                    *value = base64::encode(&bytes).into();
+                }
+            }
             (Kind::Quantity, _) => {
                 let parsed = match value {
                     Value::String(text) => Quantity::parse(text.trim()),
@@ -269,7 +282,7 @@ impl Decoder {
             }
             (Kind::IntOrString, _) => match IntOrString::from_value(value) {
                 Ok(parsed) => *value = Value::from(&parsed),
-                // Told with the place, as all mismatches are.
+                // Reported with the position, as all mismatches are.
                 Err(_) => match value {
                     Value::Int(number) => self.refuse_special(&format!("number {number}"), "int32", at),
                     Value::Float(number) => self.refuse_special(&format!("number {}", number.text()), "int32", at),
@@ -311,6 +324,29 @@ impl Decoder {
         }
     }
 
+    /// Bytes written as a list of numbers, which Go reads as well as base64.
+    fn bytes(&mut self, items: &[Value], at: Option<&Place<'_>>) -> Option<Vec<u8>> {
+        let mut bytes = Vec::with_capacity(items.len());
+        for item in items {
+            let number = match item {
+                Value::Null => Some(0),
+                Value::Int(number) => u8::try_from(*number).ok(),
+                _ => None,
+            };
+            let found = match item {
+                Value::Int(number) => format!("number {number}"),
+                Value::Float(number) => format!("number {}", number.text()),
+                other => other.kind().to_owned(),
+            };
+            let Some(number) = number else {
+                self.refuse(&found, "uint8", at);
+                return None;
+            };
+            bytes.push(number);
+        }
+        Some(bytes)
+    }
+
     /// An item of a list or the value of an entry.
     fn element(&mut self, kind: Kind, go_type: &str, value: &mut Value, at: &Place<'_>) {
         if value.is_null() && !matches!(kind, Kind::Any) {
@@ -320,7 +356,7 @@ impl Decoder {
         }
     }
 
-    /// A schema or a list of schemas, which have a decoder of their own.
+    /// Decodes a schema or a list of schemas, which have their own decoder.
     fn schema(&mut self, value: &mut Value, at: Option<&Place<'_>>) {
         let package = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1";
         let Some(it) = super::by_name(package, "JSONSchemaProps") else { return };
@@ -346,7 +382,7 @@ impl Decoder {
     }
 }
 
-/// What Go calls the struct that is embedded in a type.
+/// Go's name of the struct that is embedded in a type.
 fn embedded_in(it: &Type) -> &'static str {
     match it.name {
         "EphemeralContainer" => "EphemeralContainerCommon",
@@ -358,7 +394,7 @@ fn embedded_in(it: &Type) -> &'static str {
     }
 }
 
-/// Makes the object anew of its parts, which are in normal form.
+/// Rebuilds the object from its parts, which are in normal form.
 fn put_together(it: &Type, fields: &mut Object, present: Present) {
     let mut next = 0;
     let mut parts: Vec<(usize, Text, Value)> = Vec::with_capacity(fields.len().saturating_add(4));
@@ -366,7 +402,9 @@ fn put_together(it: &Type, fields: &mut Object, present: Present) {
         let Some((at, field)) = it.find_from(next, &key) else { continue };
         next = at.saturating_add(1);
         if !value.is_null() {
-            parts.extend(shown(field, Some(value)).map(|value| (at, key, value)));
+            let is_kept = keeps_empty(it, field) && bit(at).is_some_and(|bit| present & bit != 0);
+            let value = if is_kept { Some(value) } else { shown(field, Some(value)) };
+            parts.extend(value.map(|value| (at, key, value)));
         }
     }
     for (at, field) in it.fields.iter().enumerate() {
@@ -385,6 +423,11 @@ fn bit(index: usize) -> Option<Present> {
     u32::try_from(index).ok().and_then(|index| Present::checked_shl(1, index))
 }
 
+/// Whether an empty list stays when an object is read, because defaults fill in only a missing one.
+fn keeps_empty(owner: &Type, field: &Field) -> bool {
+    (owner.name, field.name) == ("HPAScalingRules", "policies")
+}
+
 /// Whether Go leaves a field with this value out.
 fn is_left_out(field: &Field, value: &Value) -> bool {
     !field.pointer
@@ -396,7 +439,7 @@ fn is_left_out_if_missing(field: &Field) -> bool {
     if field.pointer {
         return field.omit_empty;
     }
-    // The zero value of what is not plain is not null, with the exception of times.
+    // The zero value of a non-plain field is not null, with the exception of times.
     let is_null = matches!(field.kind, Kind::Time | Kind::MicroTime | Kind::Any | Kind::SchemaOrList);
     (field.omit_empty && field.is_plain()) || (field.omit_zero && is_null)
 }
@@ -427,7 +470,7 @@ fn parse_time(text: &str, layout: Layout) -> Result<Value, String> {
     })
 }
 
-/// What Go calls the items of a list or the values of a map.
+/// Go's name for the items of a list or the values of a map.
 pub(super) fn element_type(go_type: &str) -> &str {
     let go_type = go_type.trim_start_matches('*');
     if let Some(inner) = go_type.strip_prefix("[]") {
@@ -439,7 +482,7 @@ pub(super) fn element_type(go_type: &str) -> &str {
     }
 }
 
-/// What is written for a field, `None` if Go leaves it out.
+/// Returns the value to write for a field; `None` if Go omits it.
 fn shown(field: &Field, value: Option<Value>) -> Option<Value> {
     if field.pointer {
         return match value {

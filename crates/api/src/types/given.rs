@@ -1,8 +1,9 @@
 //! Lists and maps that a document gives, but empty: the normal form leaves them out, messages show them.
 //!
-//! Go tells `labels: {}` from no labels until it writes the object; validation prints what it was given. Decoding notes
-//! where such parts stood, and [`GivenEmpty::in_place`] puts them back for the eyes of validators. Required lists stay in
-//! the normal form, but come back from storage as null: [`GivenEmpty::settle`].
+//! Go distinguishes `labels: {}` from missing labels until it writes the object, and validation prints the
+//! input. Decoding records the positions of such parts, and [`GivenEmpty::in_place`] restores them for
+//! validators. Required lists stay in the normal form, but are null when read from storage:
+//! [`GivenEmpty::settle`].
 
 use std::borrow::Cow;
 
@@ -17,14 +18,31 @@ pub(super) enum Part {
     Item(usize),
 }
 
-/// Where empty lists and maps stood.
+/// Positions of empty lists and maps.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GivenEmpty {
     places: Vec<(Vec<Part>, Value)>,
+    /// Bytes of the places.
+    bytes: usize,
 }
 
+/// Number of places that are noted: each is looked up again, field by field.
+const PLACES_MAX: usize = 1_000;
+/// Bytes of places that are noted.
+const PLACES_BYTES_MAX: usize = 256 << 10;
+
 impl GivenEmpty {
-    pub(super) fn add(&mut self, place: Vec<Part>, empty: Value) {
+    /// Records a position, unless there are too many.
+    pub(super) fn add(&mut self, place: impl FnOnce() -> Vec<Part>, empty: Value) {
+        if self.places.len() >= PLACES_MAX || self.bytes >= PLACES_BYTES_MAX {
+            return;
+        }
+        let place = place();
+        let bytes = place.iter().map(|part| match part {
+            Part::Key(key) => key.len().saturating_add(size_of::<Part>()),
+            Part::Item(_) => size_of::<Part>(),
+        });
+        self.bytes = bytes.fold(self.bytes, usize::saturating_add);
         self.places.push((place, empty));
     }
 
@@ -34,7 +52,8 @@ impl GivenEmpty {
         self.places.is_empty()
     }
 
-    /// The object with the empty parts where they stood, unless something stands there now or nothing is around.
+    /// Returns the object with the empty parts at their positions, unless there is another value now or their
+    /// parent is missing.
     #[must_use]
     pub fn in_place<'a>(&self, object: &'a Value) -> Cow<'a, Value> {
         if self.is_empty() {

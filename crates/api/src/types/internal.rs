@@ -31,7 +31,7 @@ fn struct_form(it: &Type, fields: &Object) -> Value {
                 out.insert(field.go_name, Value::Null);
             }
             _ => match form(field.kind, value) {
-                // Embedded in Go, so its fields stand among the others.
+                // Embedded in Go, so its fields are among the others.
                 Value::Object(metadata) if field.go_name == "ObjectMeta" => {
                     for (key, value) in metadata {
                         out.insert(key, value);
@@ -91,7 +91,7 @@ fn form(kind: Kind, value: Option<&Value>) -> Value {
     }
 }
 
-/// A schema that stands where something else could stand.
+/// A schema in a place that also accepts other types.
 fn schema_form(schema: &Value) -> Value {
     let it = super::by_name("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "JSONSchemaProps");
     it.map_or_else(|| schema.clone(), |it| internal_form(it, schema))

@@ -1,4 +1,4 @@
-//! Objects in protobuf: the form in which some clients send what others send as JSON.
+//! Objects in protobuf, as some clients send them instead of JSON.
 //!
 //! Driven by the table of types, in both directions: [`read()`] gives the JSON document that the JSON path would have
 //! read, which [`decode`](super::decode) brings into its normal form; [`write()`] takes a document in normal form. An
@@ -14,10 +14,10 @@ pub use write::{Writer, envelope_around, write, write_envelope, write_event};
 
 use wire::Wire;
 
-/// What stands in front of every envelope.
+/// Prefix of every envelope.
 pub const MAGIC: &[u8; 4] = b"k8s\0";
 
-/// Why bytes are not what they should be.
+/// Invalid protobuf.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProtobufError {
@@ -35,7 +35,7 @@ impl ProtobufError {
     }
 }
 
-/// An object that is not decoded yet, and what it says to be.
+/// An object that is not decoded yet, with its declared type.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Envelope<'a> {
     /// Group and version, may be empty.
@@ -44,9 +44,9 @@ pub struct Envelope<'a> {
     pub kind: String,
     /// The object's message.
     pub raw: &'a [u8],
-    /// How `raw` is encoded; empty for protobuf as it is.
+    /// Encoding of `raw`; empty for plain protobuf.
     pub content_encoding: String,
-    /// What `raw` is; empty for protobuf.
+    /// Content type of `raw`; empty for protobuf.
     pub content_type: String,
 }
 

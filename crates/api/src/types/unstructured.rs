@@ -1,7 +1,8 @@
-//! Why a patched document does not fit its type, in the words of Go's unstructured converter.
+//! Mismatches between a patched document and its type, in the words of Go's unstructured converter.
 //!
-//! Strategic merge patches do not go through JSON decoding: Kubernetes restores the struct from maps, field by field in
-//! the order of the type, and says less about the place. Follows `apimachinery/pkg/runtime/converter.go`.
+//! Strategic merge patches do not go through JSON decoding: Kubernetes restores the struct from maps, field by
+//! field in the order of the type, and its errors name the position less precisely. Follows
+//! `apimachinery/pkg/runtime/converter.go`.
 
 use super::decode::{complaint, element_type};
 use super::{Kind, Type};
@@ -37,6 +38,10 @@ fn part(kind: Kind, go_type: &str, value: &Value) -> Option<String> {
         (Kind::Bytes, Value::String(text)) => {
             base64::decode(text).err().map(|error| format!("error decoding from json: {error}"))
         }
+        (Kind::Bytes, Value::Array(items)) => {
+            let is_number = |item: &Value| matches!(item, Value::Int(_) | Value::Null);
+            (!items.iter().all(is_number)).then(|| "unrecognized type: uint8".to_owned())
+        }
         (Kind::Struct(it), Value::Object(fields)) => object(it, fields),
         (Kind::Struct(_), other) => Some(format!("cannot restore struct from: {}", reflected(other))),
         (Kind::List(inner), Value::Array(items)) => {
@@ -55,7 +60,7 @@ fn part(kind: Kind, go_type: &str, value: &Value) -> Option<String> {
     }
 }
 
-/// What Go calls the kind of a value.
+/// Go's name for the kind of a value.
 fn reflected(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",

@@ -1,4 +1,4 @@
-//! What a certificate says: for which key, under which other names, from when until when.
+//! Contents of a certificate: key, alternative names, validity.
 
 use super::request::{AlternativeNames, read_alternatives};
 use super::{
@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 pub struct Certificate<'a> {
     /// The public key with its algorithm, with its tag.
     pub key: &'a [u8],
-    /// Under which other names.
+    /// Subject alternative names.
     pub alternatives: AlternativeNames,
     /// From when it holds.
     pub not_before: Timestamp,

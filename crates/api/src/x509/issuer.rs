@@ -1,4 +1,4 @@
-//! What the certificate of an authority says to those who sign with its key, and until when a certificate holds.
+//! Fields of an authority's certificate that are needed for signing, and the end of a certificate's validity.
 
 use super::{OCTET_STRING, before_subject, element, extension, split_element};
 use crate::time::Timestamp;
@@ -9,9 +9,9 @@ const SUBJECT_KEY_ID: &[u8] = &[0x55, 0x1d, 0x0e];
 /// Parts of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issuer<'a> {
-    /// The subject, with its tag: who has issued what is signed with its key.
+    /// The subject with its tag: the issuer of certificates signed with this key.
     pub subject: &'a [u8],
-    /// What tells its keys apart.
+    /// Key identifier.
     pub key_id: Option<&'a [u8]>,
     /// Until when it holds.
     pub not_after: Timestamp,

@@ -1,6 +1,6 @@
 //! Public keys (`SubjectPublicKeyInfo`): of which kind, and how strong.
 //!
-//! Follows what Go's `crypto/x509` reads. Nothing is verified here.
+//! Follows the formats of Go's `crypto/x509`. Nothing is verified here.
 
 use super::{BIT_STRING, INTEGER, OBJECT_IDENTIFIER, SEQUENCE, element};
 
@@ -22,7 +22,7 @@ const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
 /// 1.3.132.0.35
 const P521: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x23];
 
-/// What kind of key it is.
+/// Kind of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyKind {
     /// Ed25519, which has no parameters.
@@ -31,7 +31,7 @@ pub enum KeyKind {
     Ecdsa(&'static str),
     /// RSA: how many bits the modulus has, in whole bytes.
     Rsa(usize),
-    /// Another one.
+    /// Any other kind.
     Other,
 }
 
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_told_apart_by_kind_and_strength() {
+    fn keys_are_classified_by_kind_and_strength() {
         let point = |bytes: usize| [&[4], vec![1; bytes * 2].as_slice()].concat();
         let on = |curve: &[u8], bytes| kind(&info(ECDSA, &wrap(OBJECT_IDENTIFIER, curve), &point(bytes)));
         assert_eq!(on(P256, 32), Some(KeyKind::Ecdsa("P-256")));

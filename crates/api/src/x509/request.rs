@@ -1,4 +1,4 @@
-//! A request for a certificate (PKCS #10): who asks, for which key, under which other names, and the signature.
+//! A certificate request (PKCS #10): subject, key, alternative names and signature.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -7,21 +7,21 @@ use super::{
     split_element,
 };
 
-/// Attributes are optional and stand last.
+/// Attributes are optional and come last.
 const ATTRIBUTES: u8 = 0xa0;
 /// 1.2.840.113549.1.9.14
 const EXTENSION_REQUEST: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x09, 0x0e];
 
-/// The parts of a request, as they stand there.
+/// The raw parts of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Outline<'a> {
-    /// What is signed.
+    /// The signed part.
     pub information: &'a [u8],
     /// The subject, with its tag.
     pub subject: &'a [u8],
     /// The public key with its algorithm, with its tag.
     pub key: &'a [u8],
-    /// The content of what follows the key.
+    /// The content after the key.
     attributes: &'a [u8],
     /// The identifier of the signature's algorithm.
     pub algorithm: &'a [u8],
@@ -29,7 +29,7 @@ pub struct Outline<'a> {
     pub signature: &'a [u8],
 }
 
-/// Names beside the subject.
+/// Subject alternative names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AlternativeNames {
     /// Names of hosts.
@@ -45,11 +45,11 @@ pub struct AlternativeNames {
 /// A request that could be read. Whether its signature holds is not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request<'a> {
-    /// Its parts.
+    /// Parts of the request.
     pub outline: Outline<'a>,
-    /// Whom it names.
+    /// Subject of the request.
     pub names: Names,
-    /// Under which other names.
+    /// Subject alternative names.
     pub alternatives: AlternativeNames,
 }
 
@@ -157,7 +157,7 @@ rtECIHwTvNLH7UyAv8049nH33GGjaob/2cW0HcLwctZ/Y4z/
 ";
 
     #[test]
-    fn a_request_says_who_and_under_which_names() {
+    fn request_contains_subject_and_alternative_names() {
         let bytes = from_pem(SERVING).unwrap();
         let request = Request::read(&bytes).unwrap();
         assert_eq!(request.names.common_name, "system:node:x1");

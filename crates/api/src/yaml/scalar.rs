@@ -1,6 +1,7 @@
-//! What a scalar means, by its text, quotes and tag.
+//! Interpretation of a scalar by its text, quotes and tag.
 //!
-//! Follows the resolution of `go.yaml.in/yaml/v2`, and then what encoding the result as JSON does to numbers.
+//! Follows the resolution of `go.yaml.in/yaml/v2`, and then the effect of encoding the result as JSON on
+//! numbers.
 
 use crate::go_text::{format_float, format_json_float};
 use crate::json::{Float, Text, Value};

@@ -1,7 +1,8 @@
 //! Values as YAML, in the style of `kubectl get -o yaml`.
 //!
-//! Lists stand at the level of their key, text over several lines as a block, and quotes appear where a reader of
-//! YAML 1.1 would take the text for something else. Fields keep their order; sort them first to get `kubectl`'s.
+//! Lists are at the indentation of their key, text over several lines is a block, and quotes are used where a
+//! reader of YAML 1.1 would interpret the text differently. Fields keep their order; sort them first to get
+//! `kubectl`'s.
 
 use super::scalar;
 use crate::json::{self, Value};
@@ -42,7 +43,7 @@ fn write_block(out: &mut String, value: &Value, level: usize, inline: bool) {
                 start_line(out);
                 write_text(out, key, None);
                 out.push(':');
-                // Lists stand at the level of their key.
+                // Lists are at the indentation of their key.
                 let inner = if matches!(value, Value::Array(_)) { level } else { level.saturating_add(1) };
                 write_nested(out, value, inner, false);
             }
@@ -51,7 +52,7 @@ fn write_block(out: &mut String, value: &Value, level: usize, inline: bool) {
     }
 }
 
-/// Writes what stands behind `- ` or `key:`.
+/// Writes the value behind `- ` or `key:`.
 fn write_nested(out: &mut String, value: &Value, level: usize, behind_dash: bool) {
     let is_block = match value {
         Value::Array(items) => !items.is_empty(),
@@ -79,7 +80,7 @@ fn write_scalar(out: &mut String, value: &Value, level: usize) {
     }
 }
 
-/// Writes a text; `block_level` says how far a block would be indented, if one may stand here.
+/// Writes a text; `block_level` is the indentation of a block, if one is allowed here.
 fn write_text(out: &mut String, text: &str, block_level: Option<usize>) {
     let is_printable =
         text.chars().all(|c| c == '\n' || !(c.is_control() || c == '\u{feff}' || c == '\u{2028}' || c == '\u{2029}'));
@@ -221,7 +222,7 @@ odd:
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn written_values_round_trip() {
         let texts = [
             "",
             " ",

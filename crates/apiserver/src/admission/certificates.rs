@@ -1,33 +1,33 @@
-//! Certificates: who asks for one, and who may approve, sign or attest.
+//! Certificates: authorization of requests, approval, signing and attestation.
 //!
-//! The plugins `CertificateApproval`, `CertificateSigning`, `CertificateSubjectRestriction` and `ClusterTrustBundleAttest`,
-//! what may be asked only with the key, and what the server itself writes into a request: a client cannot ask in someone else's name.
+//! The plugins `CertificateApproval`, `CertificateSigning`, `CertificateSubjectRestriction` and
+//! `ClusterTrustBundleAttest`, the proof of possession of the key, and the fields that the server itself sets
+//! in a request: a client cannot use another identity.
 
 use std::sync::Arc;
 
 use api::field::{BadValue, Errors, Path};
 use api::go_text::quote;
 use api::json::{Object, Value};
+use api::well_known::{GROUP_MASTERS, SIGNER_CLIENT};
 use api::x509::request;
 
 use super::role_escalation::changes_only_owners;
+use super::{Attributes, Cluster, Operation, Plugin, Verdict, done};
 use crate::authorization::Request;
-use crate::http::request::Target;
-use crate::http::status::{Failure, Result};
+use crate::certificates::issue;
 use crate::identity::User;
-use crate::objects::metadata;
 use crate::resources::Resource;
-use crate::server::Server;
-use crate::serving::certificates::issue;
+use crate::wire::request::Target;
+use crate::wire::status::{Failure, Result};
+use api::metadata;
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
 const POD_REQUESTS: &str = "podcertificaterequests";
 const BUNDLES: &str = "clustertrustbundles";
-/// Certificates for clients of this server.
-const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Writes into a new request who asks.
+/// Sets the requester of a new request.
 pub(super) fn name_requester(resource: &Resource<'_>, object: &mut Value, user: &User) {
     if (resource.group, resource.plural) != (GROUP, REQUESTS) {
         return;
@@ -50,7 +50,7 @@ pub(super) fn name_requester(resource: &Resource<'_>, object: &mut Value, user: 
     }
 }
 
-/// Who asks for a certificate must have the key. What cannot be read is complained about elsewhere.
+/// The requester of a certificate must possess the key. Unreadable requests are reported elsewhere.
 pub(super) fn validate_signature(resource: &Resource<'_>, object: &Value, mut errors: Errors) -> Errors {
     match (resource.group, resource.plural) {
         (GROUP, REQUESTS) => {
@@ -68,7 +68,7 @@ pub(super) fn validate_signature(resource: &Resource<'_>, object: &Value, mut er
 }
 
 fn validate_request_signature(object: &Value, errors: &mut Errors) {
-    let text = object.str_at(&["spec", "request"]).unwrap_or_default();
+    let text = object.text_at(&["spec", "request"]);
     let pem = api::base64::decode(text).ok().and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
     let request = request::from_pem(&pem).unwrap_or_default();
     if registry::certificates::subject_of_request(object).is_err() {
@@ -82,7 +82,7 @@ fn validate_request_signature(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// A stub that has been complained about is not looked at.
+/// A stub with an earlier error is not checked.
 fn validate_stub_signature(object: &Value, errors: &mut Errors) {
     let spec = Path::new("spec");
     let at = spec.child("stubPKCS10Request");
@@ -97,94 +97,135 @@ fn validate_stub_signature(object: &Value, errors: &mut Errors) {
     }
 }
 
-/// Checks a new object.
-///
-/// # Errors
-/// 403 with the reason.
-pub(super) fn validate_create(
-    server: &Arc<Server>,
-    resource: &Resource<'_>,
-    object: &Value,
-    user: &User,
-) -> Result<()> {
-    match (resource.group, resource.plural) {
-        (GROUP, REQUESTS) if object.str_at(&["spec", "signerName"]) == Some(CLIENT_SIGNER) => {
-            match registry::certificates::subject_of_request(object) {
-                Err(error) => refuse(resource, object, &format!("failed to parse CSR: {error}")),
-                Ok(names) if names.organizations.iter().any(|it| it == "system:masters") => {
-                    let why = format!("use of {CLIENT_SIGNER} signer with system:masters group is not allowed");
-                    refuse(resource, object, &why)
-                }
-                Ok(_) => Ok(()),
-            }
-        }
-        (GROUP, BUNDLES) => attest(server, resource, object, user),
-        _ => Ok(()),
+/// `CertificateSubjectRestriction`: certificates for clients do not name the group of administrators.
+pub(super) struct CertificateSubjectRestriction;
+
+impl Plugin for CertificateSubjectRestriction {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.operation == Operation::Create && attributes.is_for(GROUP, REQUESTS)
+    }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        done(attributes.object.map_or(Ok(()), |object| restrict_subject(attributes, object)))
     }
 }
 
-/// Checks a change.
-///
-/// # Errors
-/// 403 with the reason.
-pub(super) fn validate_update(
-    server: &Arc<Server>,
-    resource: &Resource<'_>,
-    object: &Value,
-    old: &Value,
-    subresource: &str,
-    user: &User,
-) -> Result<()> {
-    let signer = old.str_at(&["spec", "signerName"]).unwrap_or_default();
-    match (resource.group, resource.plural, subresource) {
-        (GROUP, REQUESTS, "approval") if !may(server, user, "approve", signer) => {
-            let why = format!("user not permitted to approve requests with signerName {}", quote(signer));
-            refuse(resource, old, &why)
+fn restrict_subject(attributes: &Attributes<'_>, object: &Value) -> Result<()> {
+    if object.str_at(&["spec", "signerName"]) != Some(SIGNER_CLIENT) {
+        return Ok(());
+    }
+    match registry::certificates::subject_of_request(object) {
+        Err(error) => refuse(attributes, object, &format!("failed to parse CSR: {error}")),
+        Ok(names) if names.organizations.iter().any(|it| it == GROUP_MASTERS) => {
+            let why = format!("use of {SIGNER_CLIENT} signer with system:masters group is not allowed");
+            refuse(attributes, object, &why)
         }
-        (GROUP, REQUESTS, "status") => {
-            let part = |object: &Value, field: &str| object.at(&["status", field]).cloned().unwrap_or_default();
-            let is_same = ["certificate", "conditions"].iter().all(|field| part(object, field) == part(old, field));
-            if is_same || may(server, user, "sign", signer) {
-                return Ok(());
-            }
-            let why = format!("user not permitted to sign requests with signerName {}", quote(signer));
-            refuse(resource, old, &why)
-        }
-        (GROUP, POD_REQUESTS, "status") if object.at(&["status"]) != old.at(&["status"]) => {
-            if may(server, user, "sign", signer) {
-                return Ok(());
-            }
-            let (user, shown) = (quote(&user.name), quote(signer));
-            let mut errors = Errors::new();
-            let at = Path::new("spec");
-            let why = format!("User {user} is not permitted to \"sign\" for signer {shown}");
-            errors.forbidden(at.child("signerName"), why);
-            Err(Failure::invalid(resource.group, resource.kind, metadata::text(old, "name"), &errors))
-        }
-        (GROUP, BUNDLES, _) if !changes_only_owners(object, old) => attest(server, resource, object, user),
-        _ => Ok(()),
+        Ok(_) => Ok(()),
     }
 }
 
-/// A bundle of a signer is written by who may speak for the signer.
-fn attest(server: &Arc<Server>, resource: &Resource<'_>, bundle: &Value, user: &User) -> Result<()> {
-    let signer = bundle.str_at(&["spec", "signerName"]).unwrap_or_default();
-    if signer.is_empty() || may(server, user, "attest", signer) {
+/// `CertificateApproval`: requests are approved by users with the right for their signer.
+pub(super) struct CertificateApproval(pub(super) Arc<dyn Cluster>);
+
+impl Plugin for CertificateApproval {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        let is_request = attributes.resource_name() == (GROUP, REQUESTS);
+        is_request && attributes.operation == Operation::Update && attributes.subresource == "approval"
+    }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        let Some(old) = attributes.old else { return done(Ok(())) };
+        let signer = old.text_at(&["spec", "signerName"]);
+        if may(&*self.0, attributes.user, "approve", signer) {
+            return done(Ok(()));
+        }
+        let why = format!("user not permitted to approve requests with signerName {}", quote(signer));
+        done(refuse(attributes, old, &why))
+    }
+}
+
+/// `CertificateSigning`: certificates are written by users with the right for their signer.
+pub(super) struct CertificateSigning(pub(super) Arc<dyn Cluster>);
+
+impl Plugin for CertificateSigning {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        let is_request = matches!(attributes.resource_name(), (GROUP, REQUESTS | POD_REQUESTS));
+        is_request && attributes.operation == Operation::Update && attributes.subresource == "status"
+    }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        let (Some(object), Some(old)) = (attributes.object, attributes.old) else { return done(Ok(())) };
+        done(if attributes.resource.plural == REQUESTS {
+            sign(&*self.0, attributes, object, old)
+        } else {
+            sign_for_pod(&*self.0, attributes, object, old)
+        })
+    }
+}
+
+fn sign(cluster: &dyn Cluster, attributes: &Attributes<'_>, object: &Value, old: &Value) -> Result<()> {
+    let signer = old.text_at(&["spec", "signerName"]);
+    let part = |object: &Value, field: &str| object.at(&["status", field]).cloned().unwrap_or_default();
+    let is_same = ["certificate", "conditions"].iter().all(|field| part(object, field) == part(old, field));
+    if is_same || may(cluster, attributes.user, "sign", signer) {
+        return Ok(());
+    }
+    let why = format!("user not permitted to sign requests with signerName {}", quote(signer));
+    refuse(attributes, old, &why)
+}
+
+fn sign_for_pod(cluster: &dyn Cluster, attributes: &Attributes<'_>, object: &Value, old: &Value) -> Result<()> {
+    let signer = old.text_at(&["spec", "signerName"]);
+    if object.at(&["status"]) == old.at(&["status"]) || may(cluster, attributes.user, "sign", signer) {
+        return Ok(());
+    }
+    let (user, shown) = (quote(&attributes.user.name), quote(signer));
+    let mut errors = Errors::new();
+    let at = Path::new("spec");
+    let why = format!("User {user} is not permitted to \"sign\" for signer {shown}");
+    errors.forbidden(at.child("signerName"), why);
+    let resource = attributes.resource;
+    Err(Failure::invalid(resource.group, resource.kind, metadata::name(old), &errors))
+}
+
+/// `ClusterTrustBundleAttest`: the bundle of a signer is written by users with the right to attest for it.
+pub(super) struct ClusterTrustBundleAttest(pub(super) Arc<dyn Cluster>);
+
+impl Plugin for ClusterTrustBundleAttest {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
+        writes && attributes.resource_name() == (GROUP, BUNDLES)
+    }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        let Some(bundle) = attributes.object else { return done(Ok(())) };
+        if attributes.old.is_some_and(|old| changes_only_owners(bundle, old)) {
+            return done(Ok(()));
+        }
+        done(attest(&*self.0, attributes, bundle))
+    }
+}
+
+/// A signer's bundle may be written only by users who may attest for the signer.
+fn attest(cluster: &dyn Cluster, attributes: &Attributes<'_>, bundle: &Value) -> Result<()> {
+    let signer = bundle.text_at(&["spec", "signerName"]);
+    if signer.is_empty() || may(cluster, attributes.user, "attest", signer) {
         return Ok(());
     }
     let why = format!("user not permitted to attest for signerName {}", quote(signer));
-    refuse(resource, bundle, &why)
+    refuse(attributes, bundle, &why)
 }
 
 /// Whether a user may do something for a signer, or for all of its domain.
-fn may(server: &Arc<Server>, user: &User, verb: &str, signer: &str) -> bool {
+fn may(cluster: &dyn Cluster, user: &User, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     [signer.to_owned(), format!("{domain}/*")].iter().any(|name| {
         let target = Target::of_check(GROUP, "signers", "", name);
-        server.authorizer.allows(user, Request::Resource { verb, target: &target })
+        cluster.authorizer().allows(user, Request::Resource { verb, target: &target })
     })
 }
 
-fn refuse(resource: &Resource<'_>, object: &Value, why: &str) -> Result<()> {
-    Err(Failure::forbidden(resource.group, resource.plural, metadata::text(object, "name"), why))
+fn refuse(attributes: &Attributes<'_>, object: &Value, why: &str) -> Result<()> {
+    let (group, plural) = attributes.resource_name();
+    Err(Failure::forbidden(group, plural, metadata::name(object), why))
 }

@@ -3,30 +3,46 @@
 use std::sync::Arc;
 
 use api::json::Value;
+use api::well_known::{
+    ANNOTATION_DEFAULT_STORAGE_CLASS, ANNOTATION_DEFAULT_STORAGE_CLASS_BETA, ANNOTATION_STORAGE_CLASS_BETA,
+};
 
-use crate::objects::metadata;
+use super::{Attributes, Cluster, Operation, Plugin, Verdict, done};
 use crate::resources;
-use crate::server::Server;
+use api::metadata;
 
-const MARKS: [&str; 2] =
-    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
+const MARKS: [&str; 2] = [ANNOTATION_DEFAULT_STORAGE_CLASS, ANNOTATION_DEFAULT_STORAGE_CLASS_BETA];
+
+/// The plugin.
+pub(super) struct DefaultStorageClass(pub(super) Arc<dyn Cluster>);
+
+impl Plugin for DefaultStorageClass {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.operation == Operation::Create && attributes.is_for("", "persistentvolumeclaims")
+    }
+
+    fn mutate<'a>(&'a self, _: &'a Attributes<'a>, claim: &'a mut Value) -> Verdict<'a> {
+        mutate(&*self.0, claim);
+        done(Ok(()))
+    }
+}
 
 /// Sets the class of a new claim: of several defaults the newest, of equally new ones the first by name.
-pub(super) fn mutate(server: &Arc<Server>, claim: &mut Value) {
+fn mutate(cluster: &dyn Cluster, claim: &mut Value) {
     let named = claim.at(&["spec", "storageClassName"]).is_some_and(|name| !name.is_null());
-    let annotated = claim.at(&["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]).is_some();
-    let Some(classes) = resources::find("storage.k8s.io", "v1", "storageclasses") else { return };
+    let annotated = claim.at(&["metadata", "annotations", ANNOTATION_STORAGE_CLASS_BETA]).is_some();
     if named || annotated {
         return;
     }
-    let cache = server.cache.resource(&classes.prefix());
+    let classes = resources::STORAGE_CLASSES;
+    let cache = cluster.cache().resource(&classes.prefix());
     let all = cache.list(&classes.prefix(), None, 0, |_, _| true).objects;
     let mut defaults: Vec<Value> = all.into_iter().map(|(_, class)| class.decode()).filter(is_default).collect();
     defaults.sort_by(|left, right| {
         let created = |class: &Value| metadata::text(class, "creationTimestamp").to_owned();
-        created(right).cmp(&created(left)).then_with(|| metadata::text(left, "name").cmp(metadata::text(right, "name")))
+        created(right).cmp(&created(left)).then_with(|| metadata::name(left).cmp(metadata::name(right)))
     });
-    let name = defaults.first().map(|class| metadata::text(class, "name").to_owned());
+    let name = defaults.first().map(|class| metadata::name(class).to_owned());
     if let (Some(name), Some(spec)) = (name, claim.get_mut("spec").and_then(Value::as_object_mut)) {
         spec.insert("storageClassName", name);
     }

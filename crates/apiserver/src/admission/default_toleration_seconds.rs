@@ -1,18 +1,40 @@
 //! `DefaultTolerationSeconds`: pods stay for five minutes on a node that is not ready or cannot be reached.
 
-use api::json::Value;
+use api::core::v1::{TaintEffect, Toleration};
+use api::json::{Value, from_value};
+use api::well_known::{TAINT_NOT_READY, TAINT_UNREACHABLE};
+use matching::tolerations::is_about;
 
-const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+use super::{Attributes, Operation, Plugin, Verdict, done};
+
+const TAINTS: [&str; 2] = [TAINT_NOT_READY, TAINT_UNREACHABLE];
+const EFFECT: TaintEffect = TaintEffect::NoExecute;
 const SECONDS: i64 = 300;
 
+/// The plugin.
+pub(super) struct DefaultTolerationSeconds;
+
+impl Plugin for DefaultTolerationSeconds {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
+        writes && attributes.is_for("", "pods")
+    }
+
+    fn mutate<'a>(&'a self, _: &'a Attributes<'a>, pod: &'a mut Value) -> Verdict<'a> {
+        mutate(pod);
+        done(Ok(()))
+    }
+}
+
 /// Adds the tolerations that a pod does not have.
-pub(super) fn mutate(pod: &mut Value) {
-    let tolerations = pod.at(&["spec", "tolerations"]).and_then(Value::as_array).unwrap_or_default();
+fn mutate(pod: &mut Value) {
+    let tolerations = pod.at(&["spec", "tolerations"]).and_then(|it| from_value::<Vec<Toleration>>(it).ok());
+    let tolerations = tolerations.unwrap_or_default();
     let missing: Vec<Value> = TAINTS
         .iter()
-        .filter(|taint| !tolerations.iter().any(|toleration| tolerates(toleration, taint)))
+        .filter(|taint| !tolerations.iter().any(|toleration| is_about(toleration, taint, EFFECT.name())))
         .map(|taint| {
-            api::json!({"key": (*taint), "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS})
+            api::json!({"key": (*taint), "operator": "Exists", "effect": (EFFECT.name()), "tolerationSeconds": SECONDS})
         })
         .collect();
     if missing.is_empty() {
@@ -25,16 +47,6 @@ pub(super) fn mutate(pod: &mut Value) {
     }
 }
 
-/// Whether a toleration is about a taint. One with an expression is its own kind and never tolerates everything.
-fn tolerates(toleration: &Value, taint: &str) -> bool {
-    let text = |field: &str| toleration.str_at(&[field]).unwrap_or_default();
-    if !text("expression").is_empty() {
-        return false;
-    }
-    let effect = matches!(text("effect"), "" | "NoExecute");
-    effect && (text("key") == taint || text("key").is_empty())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,12 +56,12 @@ mod tests {
         let before = tolerations.as_array().map_or(0, <[Value]>::len);
         let mut pod = api::json!({"spec": {"tolerations": tolerations}});
         mutate(&mut pod);
-        let list = pod.at(&["spec", "tolerations"]).and_then(Value::as_array).unwrap();
+        let list = pod.array_at(&["spec", "tolerations"]).unwrap();
         assert_eq!(list.len(), before.saturating_add(added));
     }
 
     #[test]
-    fn only_what_is_missing_is_added() {
+    fn only_missing_tolerations_are_added() {
         check(api::json!([]), 2);
         check(api::json!([{"operator": "Exists"}]), 0);
         check(api::json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]), 1);

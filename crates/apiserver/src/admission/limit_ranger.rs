@@ -1,4 +1,4 @@
-//! `LimitRanger`: what containers ask for where they say nothing, and what they, pods and claims may ask for.
+//! `LimitRanger`: default resources of containers, and limits of containers, pods and claims.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,19 +6,44 @@ use std::sync::Arc;
 use api::Quantity;
 use api::json::{Object, Value};
 
-use crate::http::status::{Failure, Result};
-use crate::objects::metadata;
-use crate::resources::{self, Resource};
-use crate::server::Server;
+use super::{Attributes, Cluster, Operation, Plugin, Verdict, done};
+use crate::resources;
+use crate::wire::status::{Failure, Result};
+use api::metadata;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 type Amounts = BTreeMap<String, Quantity>;
 
+/// The plugin.
+pub(super) struct LimitRanger(pub(super) Arc<dyn Cluster>);
+
+impl Plugin for LimitRanger {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        match (attributes.resource_name(), attributes.operation, attributes.subresource) {
+            // Kubernetes: the resources of a pod change only by a resize.
+            (("", "pods"), Operation::Create, "") | (("", "pods"), Operation::Update, "resize") => true,
+            (("", "persistentvolumeclaims"), Operation::Create | Operation::Update, "") => true,
+            _ => false,
+        }
+    }
+
+    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: &'a mut Value) -> Verdict<'a> {
+        if attributes.resource.plural == "pods" && attributes.operation == Operation::Create {
+            return done(mutate(&*self.0, object));
+        }
+        done(Ok(()))
+    }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        done(attributes.object.map_or(Ok(()), |object| validate(&*self.0, attributes.resource.plural, object)))
+    }
+}
+
 /// The limits of a namespace, range by range.
-fn ranges(server: &Arc<Server>, namespace: &str) -> Vec<Value> {
-    let Some(resource) = resources::find("", "v1", "limitranges") else { return Vec::new() };
-    let cache = server.cache.resource(&resource.prefix());
+fn ranges(cluster: &dyn Cluster, namespace: &str) -> Vec<Value> {
+    let resource = resources::LIMIT_RANGES;
+    let cache = cluster.cache().resource(&resource.prefix());
     if cache.is_empty() {
         return Vec::new();
     }
@@ -28,13 +53,13 @@ fn ranges(server: &Arc<Server>, namespace: &str) -> Vec<Value> {
 }
 
 fn limits<'r>(range: &'r Value, kind: &'r str) -> impl Iterator<Item = &'r Value> {
-    let all = range.at(&["spec", "limits"]).and_then(Value::as_array).unwrap_or_default();
+    let all = range.list_at(&["spec", "limits"]);
     all.iter().filter(move |limit| limit.str_at(&["type"]) == Some(kind))
 }
 
 /// Fills in the requests and limits that containers of a new pod do not name.
-pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) {
-    for range in ranges(server, metadata::text(pod, "namespace")) {
+fn mutate(cluster: &dyn Cluster, pod: &mut Value) -> Result<()> {
+    for range in ranges(cluster, metadata::namespace(pod)) {
         let (mut requests, mut limits_of) = (Object::new(), Object::new());
         for limit in limits(&range, "Container") {
             for (from, to) in [("defaultRequest", &mut requests), ("default", &mut limits_of)] {
@@ -59,10 +84,11 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) {
             }
         }
     }
+    Ok(())
 }
 
 fn fill(container: &mut Value, part: &str, defaults: &Object, what: &str, notes: &mut Vec<String>) {
-    let name = container.str_at(&["name"]).unwrap_or_default().to_owned();
+    let name = container.text("name").to_owned();
     let has = |container: &Value, it: &str| container.at(&["resources", part, it]).is_some();
     let mut missing: Vec<&str> = defaults.keys().filter(|it| !has(container, it)).collect();
     if missing.is_empty() {
@@ -79,17 +105,13 @@ fn fill(container: &mut Value, part: &str, defaults: &Object, what: &str, notes:
     notes.push(format!("{} {} for {what} {name}", missing.join(", "), part.trim_end_matches('s')));
 }
 
-/// Refuses what asks for more, or less, than a namespace allows.
+/// Rejects objects outside the limits of a namespace.
 ///
 /// # Errors
 /// 403 with all reasons of a range.
-pub(super) fn validate(server: &Arc<Server>, resource: &Resource<'_>, object: &Value) -> Result<()> {
-    let is_pod = match (resource.group, resource.plural) {
-        ("", "pods") => true,
-        ("", "persistentvolumeclaims") => false,
-        _ => return Ok(()),
-    };
-    for range in ranges(server, metadata::text(object, "namespace")) {
+fn validate(cluster: &dyn Cluster, plural: &str, object: &Value) -> Result<()> {
+    let is_pod = plural == "pods";
+    for range in ranges(cluster, metadata::namespace(object)) {
         let mut refusals: Vec<String> = Vec::new();
         if is_pod {
             check_pod(&range, object, &mut refusals);
@@ -105,13 +127,13 @@ pub(super) fn validate(server: &Arc<Server>, resource: &Resource<'_>, object: &V
             [one] => one.clone(),
             all => format!("[{}]", all.join(", ")),
         };
-        return Err(Failure::forbidden("", resource.plural, metadata::text(object, "name"), &why));
+        return Err(Failure::forbidden("", plural, metadata::name(object), &why));
     }
     Ok(())
 }
 
 fn check_pod(range: &Value, pod: &Value, refusals: &mut Vec<String>) {
-    for limit in range.at(&["spec", "limits"]).and_then(Value::as_array).unwrap_or_default() {
+    for limit in range.list_at(&["spec", "limits"]) {
         match limit.str_at(&["type"]) {
             Some("Container") => {
                 for container in containers(pod, "containers").iter().chain(containers(pod, "initContainers")) {
@@ -126,7 +148,7 @@ fn check_pod(range: &Value, pod: &Value, refusals: &mut Vec<String>) {
 }
 
 fn containers<'p>(pod: &'p Value, list: &str) -> &'p [Value] {
-    pod.at(&["spec", list]).and_then(Value::as_array).unwrap_or_default()
+    pod.list_at(&["spec", list])
 }
 
 fn amounts(list: Option<&Value>) -> Amounts {
@@ -149,8 +171,8 @@ fn raise(sum: &mut Amounts, other: &Amounts) {
     }
 }
 
-/// What a pod needs at once: its containers together with those that start before them and stay, or one that starts first
-/// together with those; the pod's own word counts before that.
+/// Returns the maximum concurrent resources of a pod: its containers together with its sidecars, or one init
+/// container together with the sidecars before it; pod-level resources take precedence.
 fn total(pod: &Value, part: &str) -> Amounts {
     let of = |container: &Value| amounts(container.at(&["resources", part]));
     let mut sum = Amounts::new();
@@ -275,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_needs_what_runs_at_once() {
+    fn pod_usage_counts_concurrent_containers() {
         let container = |cpu: &str| api::json!({"resources": {"requests": {"cpu": cpu}}});
         let mut staying = container("1");
         staying.as_object_mut().unwrap().insert("restartPolicy", "Always");

@@ -1,46 +1,70 @@
-//! `NamespaceLifecycle`: nothing is made in a namespace that does not exist or is going away.
+//! `NamespaceLifecycle`: nothing is created in a namespace that does not exist or is being deleted, and the namespaces of
+//! the system are not deleted.
 
 use std::sync::Arc;
 
 use api::json::Value;
+use api::well_known::{NAMESPACE_PUBLIC, NAMESPACE_SYSTEM};
 
-use crate::http::status::{Failure, Result};
-use crate::objects::metadata;
-use crate::resources::{self, Resource};
-use crate::server::Server;
+use super::{Attributes, Cluster, Operation, Plugin, Verdict, done};
+use crate::resources;
+use crate::wire::status::{Failure, Result};
 
-/// Checks the namespace of a new object.
-///
-/// # Errors
-/// 404 or 403.
-pub(super) async fn validate(server: &Arc<Server>, resource: &Resource<'_>, object: &Value) -> Result<()> {
-    if !resource.namespaced {
-        return Ok(());
-    }
-    let name = metadata::text(object, "namespace");
-    let Some(namespaces) = resources::find("", "v1", "namespaces") else { return Ok(()) };
-    let key = namespaces.key("", name);
-    let mut found = server.cache.resource(&namespaces.prefix()).get(&key);
-    if found.is_none() {
-        // It may have been made a moment ago.
-        let current = server.store.current_revision().await?;
-        if server.cache.reach(current).await.is_ok() {
-            found = server.cache.resource(&namespaces.prefix()).get(&key);
+/// Namespaces that cannot be deleted.
+const IMMORTAL: [&str; 3] = ["default", NAMESPACE_SYSTEM, NAMESPACE_PUBLIC];
+
+/// The plugin.
+pub(super) struct NamespaceLifecycle(pub(super) Arc<dyn Cluster>);
+
+impl Plugin for NamespaceLifecycle {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        match attributes.operation {
+            Operation::Delete => attributes.is_for("", "namespaces"),
+            Operation::Create => {
+                let is_namespaced = attributes.resource.namespaced && !attributes.namespace.is_empty();
+                // A response about the namespace would reveal its existence.
+                is_namespaced && attributes.resource_name() != ("authorization.k8s.io", "localsubjectaccessreviews")
+            }
+            Operation::Update | Operation::Connect => false,
         }
     }
-    let Some(namespace) = found else { return Err(Failure::not_found(namespaces, name)) };
-    // The text of a namespace that is not going away cannot hold this.
-    let may_be_terminating = namespace.contains(b"\"Terminating\"");
-    if may_be_terminating && namespace.decode().str_at(&["status", "phase"]) == Some("Terminating") {
-        let why = format!("unable to create new content in namespace {name} because it is being terminated");
-        let object_name = super::shown_name(object);
-        let cause = api::json!({
-            "reason": "NamespaceTerminating",
-            "message": (format!("namespace {name} is being terminated")),
-            "field": "metadata.namespace"
-        });
-        return Err(Failure::forbidden(resource.group, resource.plural, object_name, &why)
-            .with_detail("causes", Value::Array(vec![cause])));
+
+    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: &'a mut Value) -> Verdict<'a> {
+        if attributes.operation == Operation::Delete {
+            return done(protect(attributes));
+        }
+        Box::pin(self.check(attributes, object))
+    }
+}
+
+fn protect(attributes: &Attributes<'_>) -> Result<()> {
+    if IMMORTAL.contains(&attributes.name) {
+        return Err(Failure::forbidden("", "namespaces", attributes.name, "this namespace may not be deleted"));
     }
     Ok(())
+}
+
+impl NamespaceLifecycle {
+    async fn check(&self, attributes: &Attributes<'_>, object: &Value) -> Result<()> {
+        let (name, namespaces) = (attributes.namespace, resources::NAMESPACES);
+        let find = || self.0.cache().resource(&namespaces.prefix()).get(&namespaces.key("", name));
+        let mut found = find();
+        // It may have been created a moment ago.
+        if found.is_none() && self.0.catch_up().await {
+            found = find();
+        }
+        let Some(namespace) = found else { return Err(Failure::not_found(namespaces, name)) };
+        // The text of a namespace that is not being deleted cannot hold this.
+        let may_be_terminating = namespace.contains(b"\"Terminating\"");
+        if may_be_terminating && namespace.decode().str_at(&["status", "phase"]) == Some("Terminating") {
+            let why = format!("unable to create new content in namespace {name} because it is being terminated");
+            let cause = api::json!({
+                "reason": "NamespaceTerminating",
+                "message": (format!("namespace {name} is being terminated")),
+                "field": "metadata.namespace"
+            });
+            return Err(attributes.forbidden(object, &why).with_detail("causes", Value::Array(vec![cause])));
+        }
+        Ok(())
+    }
 }

@@ -1,7 +1,8 @@
 //! `NodeRestriction`: what a node writes must be its own.
 //!
-//! Authorization lets nodes write kinds of objects; here is asked whether it is *its* Node, Lease, pod, slice or request,
-//! and whether it changes no more than a kubelet needs to. Follows Kubernetes' `plugin/pkg/admission/noderestriction`.
+//! Authorization lets nodes write kinds of objects; this plugin checks that it is the node's *own* Node, Lease,
+//! pod, slice or request, and that it changes no more than a kubelet needs to. Follows Kubernetes'
+//! `plugin/pkg/admission/noderestriction`.
 
 mod labels;
 mod pods;
@@ -11,23 +12,39 @@ use std::sync::Arc;
 
 use api::go_text::quote;
 use api::json::Value;
+use api::well_known::{NAMESPACE_NODE_LEASE, SIGNER_KUBELET_CLIENT, SIGNER_KUBELET_SERVING};
 
+use super::{Attributes, Cluster, Operation, Plugin, Verdict, done};
 use crate::authorization::node;
-use crate::http::request::Target;
-use crate::http::status::{Failure, Result};
-use crate::identity::User;
-use crate::objects::metadata;
-use crate::resources::{self, Resource};
-use crate::server::Server;
+use crate::resources::Resource;
+use crate::wire::status::{Failure, Result};
+use api::metadata;
 
 pub use self::pods::mentioned;
 
-const LEASES: &str = "kube-node-lease";
+/// The plugin.
+pub(super) struct NodeRestriction(pub(super) Arc<dyn Cluster>);
 
-/// What happens to an object.
+impl Plugin for NodeRestriction {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.operation != Operation::Connect && node::node_of(attributes.user).is_some()
+    }
+
+    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: &'a mut Value) -> Verdict<'a> {
+        let old = attributes.old.unwrap_or(&Value::Null);
+        let change = match attributes.operation {
+            Operation::Create => Change::Create(object),
+            Operation::Update => Change::Update(object, old),
+            Operation::Delete | Operation::Connect => Change::Delete(old),
+        };
+        done(Attempt { cluster: &*self.0, attributes }.admit(change))
+    }
+}
+
+/// A change of an object.
 #[derive(Clone, Copy)]
-pub(crate) enum Change<'a> {
-    /// It is new.
+enum Change<'a> {
+    /// A new object.
     Create(&'a Value),
     /// The new one, and the old one.
     Update(&'a Value, &'a Value),
@@ -53,13 +70,10 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Who changes what.
-pub(crate) struct Attempt<'a> {
-    pub(crate) server: &'a Arc<Server>,
-    pub(crate) resource: &'a Resource<'a>,
-    pub(crate) target: &'a Target,
-    pub(crate) subresource: &'a str,
-    pub(crate) user: &'a User,
+/// A request of a node.
+struct Attempt<'a> {
+    cluster: &'a dyn Cluster,
+    attributes: &'a Attributes<'a>,
 }
 
 impl Attempt<'_> {
@@ -67,13 +81,14 @@ impl Attempt<'_> {
     ///
     /// # Errors
     /// 403 with the reason, 404 if an object that it needs does not exist.
-    pub(crate) fn admit(&self, change: Change<'_>) -> Result<()> {
-        let Some(node) = node::node_of(self.user) else { return Ok(()) };
+    fn admit(&self, change: Change<'_>) -> Result<()> {
+        let Some(node) = node::node_of(self.attributes.user) else { return Ok(()) };
         if node.is_empty() {
-            return self.refuse(change, &format!("could not determine node from user {}", quote(&self.user.name)));
+            return self
+                .refuse(change, &format!("could not determine node from user {}", quote(&self.attributes.user.name)));
         }
-        match (self.resource.group, self.resource.plural) {
-            ("", "pods") => match self.subresource {
+        match self.attributes.resource_name() {
+            ("", "pods") => match self.attributes.subresource {
                 "" => pods::admit(self, node, change),
                 "status" => pods::admit_status(self, node, change),
                 "eviction" => pods::admit_eviction(self, node, change),
@@ -88,7 +103,7 @@ impl Attempt<'_> {
             ("", "nodes") => self.admit_node(node, change),
             ("", "persistentvolumeclaims") => self.admit_claim(node, change),
             ("", "serviceaccounts") => match change {
-                Change::Create(request) if self.subresource == "token" => tokens::admit(self, node, request),
+                Change::Create(request) if self.attributes.subresource == "token" => tokens::admit(self, node, request),
                 _ => Ok(()),
             },
             ("certificates.k8s.io", "podcertificaterequests") => tokens::admit_certificate_request(self, node, change),
@@ -102,7 +117,7 @@ impl Attempt<'_> {
 
     /// The name that the change is about, empty if it will be generated.
     fn name<'a>(&'a self, change: Change<'a>) -> &'a str {
-        if self.target.name.is_empty() { metadata::text(change.object(), "name") } else { &self.target.name }
+        if self.attributes.name.is_empty() { metadata::text(change.object(), "name") } else { self.attributes.name }
     }
 
     fn refuse(&self, change: Change<'_>, why: &str) -> Result<()> {
@@ -110,13 +125,12 @@ impl Attempt<'_> {
             "" => super::shown_name(change.object()),
             name => name,
         };
-        Err(Failure::forbidden(self.resource.group, self.resource.plural, name, why))
+        let (group, plural) = self.attributes.resource_name();
+        Err(Failure::forbidden(group, plural, name, why))
     }
 
-    fn object(&self, plural: &str, namespace: &str, name: &str) -> Result<Value> {
-        let row = resources::find("", "v1", plural).ok_or_else(Failure::no_resource)?;
-        let found = self.server.cache.resource(&row.prefix()).get(&row.key(namespace, name));
-        found.map(|object| object.decode()).ok_or_else(|| not_found(row.singular, name))
+    fn object(&self, row: &Resource<'_>, namespace: &str, name: &str) -> Result<Value> {
+        self.cluster.object(row, namespace, name).ok_or_else(|| not_found(row.singular, name))
     }
 
     fn admit_node(&self, node: &str, change: Change<'_>) -> Result<()> {
@@ -149,7 +163,7 @@ impl Attempt<'_> {
                 for (what, path) in
                     [("taints", ["spec", "taints"]), ("ownerReferences", ["metadata", "ownerReferences"])]
                 {
-                    if list(object, &path) != list(old, &path) {
+                    if object.list_at(&path) != old.list_at(&path) {
                         return self.refuse(change, &format!("node {} is not allowed to modify {what}", quote(node)));
                     }
                 }
@@ -164,7 +178,7 @@ impl Attempt<'_> {
     }
 
     fn admit_claim(&self, node: &str, change: Change<'_>) -> Result<()> {
-        if self.subresource != "status" {
+        if self.attributes.subresource != "status" {
             return self.refuse(change, "may only update PVC status");
         }
         let Change::Update(new, old) = change else {
@@ -193,8 +207,9 @@ impl Attempt<'_> {
     }
 
     fn admit_lease(&self, node: &str, change: Change<'_>) -> Result<()> {
-        if self.target.namespace != LEASES {
-            return self.refuse(change, &format!("can only access leases in the \"{LEASES}\" system namespace"));
+        if self.attributes.namespace != NAMESPACE_NODE_LEASE {
+            return self
+                .refuse(change, &format!("can only access leases in the \"{NAMESPACE_NODE_LEASE}\" system namespace"));
         }
         if self.name(change) != node {
             return self.refuse(change, "can only access node lease with the same name as the requesting node");
@@ -225,8 +240,8 @@ impl Attempt<'_> {
 
     fn admit_signing_request(&self, node: &str, change: Change<'_>) -> Result<()> {
         let Change::Create(request) = change else { return Ok(()) };
-        let signer = request.str_at(&["spec", "signerName"]).unwrap_or_default();
-        if !matches!(signer, "kubernetes.io/kubelet-serving" | "kubernetes.io/kube-apiserver-client-kubelet") {
+        let signer = request.text_at(&["spec", "signerName"]);
+        if !matches!(signer, SIGNER_KUBELET_SERVING | SIGNER_KUBELET_CLIENT) {
             return Ok(());
         }
         match registry::certificates::subject_of_request(request) {
@@ -235,11 +250,6 @@ impl Attempt<'_> {
             Ok(_) => self.refuse(change, &format!("can only create a node CSR with CN=system:node:{node}")),
         }
     }
-}
-
-/// Missing and empty lists are the same.
-fn list<'a>(object: &'a Value, path: &[&str]) -> &'a [Value] {
-    object.at(path).and_then(Value::as_array).unwrap_or_default()
 }
 
 /// Kubernetes names what admission does not find by its singular.

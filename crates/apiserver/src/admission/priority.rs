@@ -4,23 +4,36 @@ use std::sync::Arc;
 
 use api::json::Value;
 
-use crate::http::status::{Failure, Result};
-use crate::objects::metadata;
+use super::{Attributes, Cluster, Operation, Plugin, Verdict, done};
 use crate::resources;
-use crate::server::Server;
-use crate::storage::stored::Served;
+use crate::wire::status::{Failure, Result};
+use api::metadata;
+use cache::stored::Served;
+
+/// The plugin.
+pub(super) struct Priority(pub(super) Arc<dyn Cluster>);
+
+impl Plugin for Priority {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.operation == Operation::Create && attributes.is_for("", "pods")
+    }
+
+    fn mutate<'a>(&'a self, _: &'a Attributes<'a>, pod: &'a mut Value) -> Verdict<'a> {
+        done(mutate(&*self.0, pod))
+    }
+}
 
 /// Sets priority and preemption policy of a new pod.
 ///
 /// # Errors
 /// 403 if the class does not exist, or the pod sets another priority itself.
-pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
-    let name = pod.str_at(&["spec", "priorityClassName"]).unwrap_or_default().to_owned();
+fn mutate(cluster: &dyn Cluster, pod: &mut Value) -> Result<()> {
+    let name = pod.text_at(&["spec", "priorityClassName"]).to_owned();
     let refuse = |pod: &Value, why: &str| Failure::forbidden("", "pods", super::shown_name(pod), why);
-    let Some(classes) = resources::find("scheduling.k8s.io", "v1", "priorityclasses") else { return Ok(()) };
-    let cache = server.cache.resource(&classes.prefix());
+    let classes = resources::PRIORITY_CLASSES;
+    let cache = cluster.cache().resource(&classes.prefix());
     let class = if name.is_empty() {
-        // Most classes are not the default one: their text tells without being read.
+        // Most classes are not the default one, which is visible without decoding them.
         let may_be_default = |_: &str, class: &Served| class.contains(b"\"globalDefault\":true");
         let all = cache.list(&classes.prefix(), None, 0, may_be_default).objects;
         let mut defaults: Vec<Value> = all
@@ -38,7 +51,7 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
     };
     let value = class.as_ref().and_then(|class| class.get("value")).and_then(Value::as_i64).unwrap_or_default();
     let policy = class.as_ref().and_then(|class| class.str_at(&["preemptionPolicy"])).unwrap_or("PreemptLowerPriority");
-    let given = pod.at(&["spec", "priority"]).and_then(Value::as_i64);
+    let given = pod.i64_at(&["spec", "priority"]);
     if given.is_some_and(|given| given != value) {
         return Err(refuse(
             pod,
@@ -59,7 +72,7 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
             ),
         ));
     }
-    let class_name = class.as_ref().map(|class| metadata::text(class, "name").to_owned()).unwrap_or_default();
+    let class_name = class.as_ref().map(|class| metadata::name(class).to_owned()).unwrap_or_default();
     if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("priority", value);
         spec.insert("preemptionPolicy", policy);

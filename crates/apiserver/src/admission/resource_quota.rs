@@ -10,32 +10,40 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::Quantity;
-use api::json::{Object, Value};
+use api::core::v1::Pod;
+use api::json::{Object, Text, Value};
+use api::meta::v1::Object as _;
+use api::resource::v1::ResourceClaim;
+use matching::resources::device_usage;
 use store::{Outcome, Write};
 
-use crate::http::status::{Failure, Result};
-use crate::objects::metadata;
+use super::{Attributes, Cluster, Operation, Plugin, Verdict};
 use crate::resources::{self, Resource};
-use crate::server::Server;
-use crate::storage::stored::{self, Served};
+use crate::wire::status::{Failure, Result};
+use api::metadata;
+use cache::stored::{self, Served};
+use patching::apply::BuiltIn;
 
 type Usage = BTreeMap<String, Quantity>;
 
-/// So often it is tried again if someone else counts at the same time.
+/// Maximum number of retries after concurrent changes.
 const ATTEMPTS_MAX: usize = 20;
 
-/// What is counted: an object that is new, or one in the place of another.
+/// The counted change: a new object, or one that replaces another.
 #[derive(Clone, Copy)]
-struct Counted<'a> {
+struct CountedChange<'a> {
     resource: &'a Resource<'a>,
     object: &'a Value,
     old: Option<&'a Value>,
+    /// Usage that depends on other objects.
+    devices: &'a [(Text, Quantity)],
 }
 
-impl Counted<'_> {
-    /// What it adds to a quota.
+impl CountedChange<'_> {
+    /// Its usage of a quota.
     fn usage(&self, quota: &Value) -> Usage {
         let mut usage = usage_of(self.resource, self.object);
+        usage.extend(self.devices.iter().map(|(name, amount)| (name.to_string(), amount.clone())));
         // What the quota did not count before is new to it.
         if let Some(old) = self.old.filter(|old| scopes::match_all(self.resource, old, quota)) {
             for (name, amount) in usage_of(self.resource, old) {
@@ -53,63 +61,101 @@ impl Counted<'_> {
 fn counts_change(resource: &Resource<'_>, subresource: &str, object: &Value, old: &Value) -> bool {
     match (resource.group, resource.plural, subresource) {
         ("", "services" | "persistentvolumeclaims", "") | ("", "pods", "resize") => true,
-        // It may come under another scope.
+        // Its scope may change.
         ("", "pods", "") => scopes::is_terminating(object) != scopes::is_terminating(old),
         _ => false,
     }
 }
 
-/// Counts what a change adds.
-///
-/// # Errors
-/// 403 if a quota would be exceeded.
-pub(super) async fn charge_change(
-    server: &Arc<Server>,
-    resource: &Resource<'_>,
-    subresource: &str,
-    (object, old): (&Value, &Value),
-    dry_run: bool,
-) -> Result<()> {
-    if !counts_change(resource, subresource, object, old) {
-        return Ok(());
+/// The plugin.
+pub(super) struct ResourceQuota(pub(super) Arc<dyn Cluster>);
+
+impl Plugin for ResourceQuota {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        match attributes.operation {
+            Operation::Create => {
+                let is_kept = !matches!(attributes.resource.group, "authentication.k8s.io" | "authorization.k8s.io");
+                attributes.subresource.is_empty() && attributes.resource.namespaced && is_kept
+            }
+            Operation::Update => matches!(
+                (attributes.resource_name(), attributes.subresource),
+                (("", "services" | "persistentvolumeclaims" | "pods"), "") | (("", "pods"), "resize")
+            ),
+            Operation::Delete | Operation::Connect => false,
+        }
     }
-    charge(server, resource, object, Some(old), dry_run).await
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        Box::pin(async move {
+            let (resource, old) = (attributes.resource, attributes.old);
+            let Some(object) = attributes.object else { return Ok(()) };
+            if old.is_some_and(|old| !counts_change(resource, attributes.subresource, object, old)) {
+                return Ok(());
+            }
+            charge(&*self.0, resource, object, old, attributes.dry_run).await
+        })
+    }
 }
 
 /// Counts an object in all quotas of its namespace; only what it adds, if it was there before.
 ///
 /// # Errors
 /// 403 if one would be exceeded.
-pub(super) async fn charge(
-    server: &Arc<Server>,
+async fn charge(
+    cluster: &dyn Cluster,
     resource: &Resource<'_>,
     object: &Value,
     old: Option<&Value>,
     dry_run: bool,
 ) -> Result<()> {
-    let counted = Counted { resource, object, old };
-    let namespace = metadata::text(object, "namespace");
-    let Some(quotas) = resources::find("", "v1", "resourcequotas") else { return Ok(()) };
-    if !resource.namespaced || namespace.is_empty() {
+    let namespace = metadata::namespace(object);
+    let quotas = resources::RESOURCE_QUOTAS;
+    if namespace.is_empty() {
         return Ok(());
     }
     let range = format!("{}{namespace}/", quotas.prefix());
-    let all = server.cache.resource(&quotas.prefix()).list(&range, None, 0, |_, _| true).objects;
+    let all = cluster.cache().resource(&quotas.prefix()).list(&range, None, 0, |_, _| true).objects;
     if all.is_empty() {
         return Ok(());
     }
+    let is_claim = (resource.group, resource.plural) == ("resource.k8s.io", "resourceclaims");
+    let devices = if is_claim { devices(cluster, object) } else { Vec::new() };
+    let counted = CountedChange { resource, object, old, devices: &devices };
     for (key, _) in all {
         // The cache may be a moment behind, and the count must not.
-        let entry = server.store.get(&key, 0).await?.entry;
+        let entry = cluster.store().get(&key, 0).await?.entry;
         let quota = entry.and_then(|entry| Served::new(&entry.value, entry.revision));
         if let Some(quota) = quota {
-            charge_one(server, counted, &key, quota, dry_run).await?;
+            charge_one(cluster, counted, &key, quota, dry_run).await?;
         }
     }
     Ok(())
 }
 
-async fn charge_one(server: &Arc<Server>, counted: Counted<'_>, key: &str, quota: Served, dry_run: bool) -> Result<()> {
+/// Returns the usage of a claim to devices.
+fn devices(cluster: &dyn Cluster, claim: &Value) -> Vec<(Text, Quantity)> {
+    let Ok(claim) = ResourceClaim::read(claim) else { return Vec::new() };
+    let find = |row: &Resource<'static>, namespace: &str, name: &str| {
+        let found = cluster.cache().resource(&row.prefix()).get(&row.key(namespace, name))?;
+        Some(found.decode())
+    };
+    let extended_resource = |class: &str| {
+        let class = find(resources::DEVICE_CLASSES, "", class)?;
+        class.str_at(&["spec", "extendedResourceName"]).map(Text::from)
+    };
+    let owner = claim.metadata.controller().filter(|_| claim.extended_resources_of().is_some());
+    let pod = owner.and_then(|owner| find(resources::PODS, &claim.metadata.namespace, &owner.name));
+    let pod = pod.and_then(|pod| Pod::read(&pod).ok());
+    device_usage(&claim, extended_resource, pod.as_ref())
+}
+
+async fn charge_one(
+    cluster: &dyn Cluster,
+    counted: CountedChange<'_>,
+    key: &str,
+    quota: Served,
+    dry_run: bool,
+) -> Result<()> {
     let mut current = quota;
     for _ in 0..ATTEMPTS_MAX {
         let mut quota = current.decode();
@@ -117,28 +163,47 @@ async fn charge_one(server: &Arc<Server>, counted: Counted<'_>, key: &str, quota
         if dry_run {
             return Ok(());
         }
+        let old = quota.clone();
         let status = quota.get_mut("status").and_then(Value::as_object_mut);
         if let Some(status) = status {
             status.insert("used", used);
         }
+        if let Some(managed_fields) = managed_fields(cluster, &old, &quota) {
+            metadata::set(&mut quota, "managedFields", managed_fields);
+        }
         let bytes = stored::encode(&mut quota).ok_or_else(|| Failure::internal("the quota has no metadata"))?;
-        match server.store.write(Write::update(key, current.revision, bytes)).await? {
+        match cluster.store().write(Write::update(key, current.revision, bytes)).await? {
             Outcome::Done { .. } => return Ok(()),
             Outcome::Conflict { current: Some(entry) } => match Served::new(&entry.value, entry.revision) {
                 Some(served) => current = served,
                 None => return Ok(()),
             },
-            // The quota is gone.
+            // The quota was deleted.
             Outcome::Conflict { current: None } => return Ok(()),
         }
     }
     Err(Failure::internal("the quota is counted by too many at once"))
 }
 
-/// What would be used with the object; `None` if the quota does not count it.
-fn added(counted: Counted<'_>, quota: &Value) -> Result<Option<Object>> {
-    let Counted { resource, object, .. } = counted;
-    let Some(hard) = quota.at(&["status", "hard"]).and_then(Value::as_object) else { return Ok(None) };
+/// The managed fields of a quota after the server counted in it: Kubernetes writes the status as `kube-apiserver`.
+fn managed_fields(cluster: &dyn Cluster, old: &Value, quota: &Value) -> Option<Value> {
+    let versions = BuiltIn::new(resources::RESOURCE_QUOTAS, "status");
+    let now = cluster.now().to_string();
+    let write = patching::apply::Write {
+        versions: &versions,
+        api_version: "v1",
+        kind: "ResourceQuota",
+        subresource: "status",
+        manager: "kube-apiserver",
+        now: &now,
+    };
+    write.update(old, quota)
+}
+
+/// Returns the usage including the object; `None` if the quota does not count it.
+fn added(counted: CountedChange<'_>, quota: &Value) -> Result<Option<Object>> {
+    let CountedChange { resource, object, .. } = counted;
+    let Some(hard) = quota.object_at(&["status", "hard"]) else { return Ok(None) };
     let amount = |part: &str, name: &str| {
         let text = quota.str_at(&["status", part, name]);
         text.and_then(|text| Quantity::parse(text).ok()).unwrap_or_default()
@@ -151,11 +216,11 @@ fn added(counted: Counted<'_>, quota: &Value) -> Result<Option<Object>> {
     if (resource.group, resource.plural) == ("", "pods") {
         let missing = unspecified(object, hard);
         if !missing.is_empty() {
-            let quota = metadata::text(quota, "name");
+            let quota = metadata::name(quota);
             return Err(refuse(format!("failed quota: {quota}: must specify {}", missing.join("; "))));
         }
     }
-    let mut used = quota.at(&["status", "used"]).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut used = quota.object_at(&["status", "used"]).cloned().unwrap_or_default();
     let mut is_counted = false;
     let mut exceeded: Vec<(String, String, String, String)> = Vec::new();
     for (name, requested) in counted.usage(quota) {
@@ -175,7 +240,7 @@ fn added(counted: Counted<'_>, quota: &Value) -> Result<Option<Object>> {
         let list = |part: fn(&(String, String, String, String)) -> &str| {
             exceeded.iter().map(|it| format!("{}={}", it.0, part(it))).collect::<Vec<_>>().join(",")
         };
-        let quota = metadata::text(quota, "name");
+        let quota = metadata::name(quota);
         let why = format!(
             "exceeded quota: {quota}, requested: {}, used: {}, limited: {}",
             list(|it| &it.1),
@@ -188,7 +253,7 @@ fn added(counted: Counted<'_>, quota: &Value) -> Result<Option<Object>> {
     Ok(is_counted.then_some(used))
 }
 
-/// What an object counts as.
+/// Usage of an object.
 fn usage_of(resource: &Resource<'_>, object: &Value) -> Usage {
     let mut usage = Usage::new();
     let one = || Quantity::parse("1").unwrap_or_default();
@@ -200,7 +265,7 @@ fn usage_of(resource: &Resource<'_>, object: &Value) -> Usage {
     match resource.plural {
         "services" => {
             usage.insert("services".to_owned(), one());
-            let kind = object.str_at(&["spec", "type"]).unwrap_or_default();
+            let kind = object.text_at(&["spec", "type"]);
             if kind == "LoadBalancer" {
                 usage.insert("services.loadbalancers".to_owned(), one());
             }
@@ -235,17 +300,17 @@ fn usage_of(resource: &Resource<'_>, object: &Value) -> Usage {
     usage
 }
 
-/// How many ports on all nodes a service will have: one for each port, unless it wants none for its load balancer.
+/// Number of node ports that a service will have: one for each port, unless its load balancer disables them.
 fn node_ports(service: &Value, kind: &str) -> i64 {
-    let ports = service.at(&["spec", "ports"]).and_then(Value::as_array).unwrap_or_default();
-    let allocates = service.at(&["spec", "allocateLoadBalancerNodePorts"]).and_then(Value::as_bool).unwrap_or(true);
+    let ports = service.list_at(&["spec", "ports"]);
+    let allocates = service.bool_at(&["spec", "allocateLoadBalancerNodePorts"]).unwrap_or(true);
     let is_counted = |port: &&Value| {
         kind == "NodePort" || allocates || port.get("nodePort").and_then(Value::as_i64).is_some_and(|it| it != 0)
     };
     i64::try_from(ports.iter().filter(is_counted).count()).unwrap_or(i64::MAX)
 }
 
-/// Adds up what the containers of a pod ask for; init containers run one by one before.
+/// Adds the resources of a pod's containers; init containers run one by one before.
 fn add_compute(usage: &mut Usage, pod: &Value) {
     for (kind, prefix) in [("requests", "requests."), ("limits", "limits.")] {
         let mut total = Usage::new();
@@ -277,24 +342,24 @@ fn add_compute(usage: &mut Usage, pod: &Value) {
     }
 }
 
-/// What a pod takes beside its containers.
+/// Overhead of a pod.
 fn overhead(pod: &Value) -> Vec<(String, Quantity)> {
-    let fields = pod.at(&["spec", "overhead"]).and_then(Value::as_object);
+    let fields = pod.object_at(&["spec", "overhead"]);
     let amount = |(name, value): (&str, &Value)| Some((name.to_owned(), Quantity::parse(value.as_str()?).ok()?));
     fields.into_iter().flat_map(|fields| fields.iter()).filter_map(amount).collect()
 }
 
 fn containers<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
-    pod.at(&["spec", list]).and_then(Value::as_array).unwrap_or_default().iter()
+    pod.list_at(&["spec", list]).iter()
 }
 
 fn amounts(container: &Value, kind: &str) -> Vec<(String, Quantity)> {
-    let fields = container.at(&["resources", kind]).and_then(Value::as_object);
+    let fields = container.object_at(&["resources", kind]);
     let amount = |(name, value): (&str, &Value)| Some((name.to_owned(), Quantity::parse(value.as_str()?).ok()?));
     fields.into_iter().flat_map(|fields| fields.iter()).filter_map(amount).collect()
 }
 
-/// Which amounts a quota asks for that containers do not give, with the containers' names.
+/// Returns the resources that a quota requires and containers do not specify, with the containers' names.
 fn unspecified(pod: &Value, hard: &Object) -> Vec<String> {
     let mut missing = Vec::new();
     let mut names: Vec<&str> = hard.keys().collect();

@@ -1,35 +1,41 @@
-//! Nobody grants what they do not hold: roles and bindings are checked against the rights of who writes them.
+//! Prevention of privilege escalation: roles and bindings are checked against the permissions of their author.
 //!
-//! Asked before anything else is said about the object. A role may be written by who holds its rules, or may `escalate`
-//! it; a binding by who holds the rules of its role, or may `bind` that role. Follows Kubernetes'
-//! `pkg/registry/rbac/*/policybased` and `escalation_check.go`.
+//! Checked before everything else about the object. A role may be written by users who hold its rules, or may
+//! `escalate` it; a binding by users who hold the rules of its role, or may `bind` that role. Follows
+//! Kubernetes' `pkg/registry/rbac/*/policybased` and `escalation_check.go`.
 
 use std::sync::Arc;
 
 use api::go_text::quote;
 use api::json::Value;
+use api::well_known::GROUP_MASTERS;
 
+use super::{Attributes, Cluster, Operation, Plugin, Verdict, done};
 use crate::authorization::{Request, Rule, rules};
-use crate::http::request::Target;
-use crate::http::status::{Failure, Result};
-use crate::identity::User;
-use crate::objects::metadata;
-use crate::resources::Resource;
-use crate::server::Server;
+use crate::wire::request::Target;
+use crate::wire::status::{Failure, Result};
+use api::metadata;
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Who writes which object: `target` is what the request is about.
-pub(crate) struct Attempt<'a> {
-    pub(crate) server: &'a Arc<Server>,
-    pub(crate) resource: &'a Resource<'a>,
-    pub(crate) target: &'a Target,
-    pub(crate) user: &'a User,
+/// The check. Kubernetes has it in the storage of roles and bindings, where nothing can change the object anymore.
+pub(super) struct RoleEscalation(pub(super) Arc<dyn Cluster>);
+
+impl Plugin for RoleEscalation {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        let writes = matches!(attributes.operation, Operation::Create | Operation::Update);
+        writes && attributes.resource.group == GROUP && !attributes.user.is_in(GROUP_MASTERS)
+    }
+
+    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: &'a mut Value) -> Verdict<'a> {
+        done(Attempt { cluster: &*self.0, attributes }.confirm(object, attributes.old))
+    }
 }
 
-/// Whether objects of a resource grant something.
-pub(crate) fn concerns(resource: &Resource<'_>) -> bool {
-    resource.group == GROUP
+/// A request to write a role or binding.
+struct Attempt<'a> {
+    cluster: &'a dyn Cluster,
+    attributes: &'a Attributes<'a>,
 }
 
 impl Attempt<'_> {
@@ -37,48 +43,43 @@ impl Attempt<'_> {
     ///
     /// # Errors
     /// 403 with what the user does not hold, 404 if the role of a binding does not exist.
-    pub(crate) fn confirm(&self, object: &Value, old: Option<&Value>) -> Result<()> {
-        if !concerns(self.resource) || self.user.is_in("system:masters") {
-            return Ok(());
-        }
-        let mut object = object.clone();
-        self.server.meaning.default(self.resource, &mut object);
+    fn confirm(&self, object: &Value, old: Option<&Value>) -> Result<()> {
         // Kubernetes: garbage collection must be able to do its work.
-        if old.is_some_and(|old| changes_only_owners(&object, old)) {
+        if old.is_some_and(|old| changes_only_owners(object, old)) {
             return Ok(());
         }
-        if self.resource.plural.ends_with("bindings") {
-            self.confirm_binding(&object)
+        if self.attributes.resource.plural.ends_with("bindings") {
+            self.confirm_binding(object)
         } else {
-            self.confirm_role(&object, old)
+            self.confirm_role(object, old)
         }
     }
 
     fn confirm_role(&self, role: &Value, old: Option<&Value>) -> Result<()> {
-        if self.may("escalate", GROUP, self.resource.plural, &self.target.name) {
+        if self.may("escalate", GROUP, self.attributes.resource.plural, self.attributes.path_name) {
             return Ok(());
         }
         let written = |role: &Value| role.get("rules").and_then(Value::as_array).unwrap_or_default().to_vec();
         let given: Option<Vec<Rule>> = written(role).iter().map(Rule::from_value).collect();
         let given = given.ok_or_else(|| Failure::bad_request("a rule of the role cannot be read"))?;
         self.confirm_rules(role, &given)?;
-        let namespace = &self.target.namespace;
+        let (namespace, authorizer) = (self.attributes.namespace, self.cluster.authorizer());
         // What an aggregated role holds may not be written in it yet.
         if let Some(old) = old.filter(|old| is_aggregated(old) && same_rules(role, old)) {
-            let held = self.server.authorizer.role_rules("ClusterRole", "", metadata::text(old, "name"));
+            let held = authorizer.role_rules("ClusterRole", "", metadata::name(old));
             self.confirm_rules(role, &held.unwrap_or_default())?;
         }
-        // What it will hold nobody knows.
+        // Its future rules are unknown.
         let is_aggregated = is_aggregated(role) || old.is_some_and(is_aggregated);
-        if is_aggregated && !self.server.authorizer.missing(self.user, namespace, &Rule::everything()).is_empty() {
+        if is_aggregated && !authorizer.missing(self.attributes.user, namespace, &Rule::everything()).is_empty() {
             return Err(self.forbidden(role, "must have cluster-admin privileges to use the aggregationRule"));
         }
         Ok(())
     }
 
     fn confirm_binding(&self, binding: &Value) -> Result<()> {
-        let at = |field: &str| binding.str_at(&["roleRef", field]).unwrap_or_default();
-        let (kind, name, namespace) = (at("kind"), at("name"), self.target.namespace.as_str());
+        let at = |field: &str| binding.text_at(&["roleRef", field]);
+        let (kind, name, namespace) = (at("kind"), at("name"), self.attributes.namespace);
         let plural = match kind {
             "ClusterRole" => "clusterroles",
             "Role" => "roles",
@@ -92,37 +93,39 @@ impl Attempt<'_> {
         }
         Failure::check_name_parameter(name)?;
         // Kubernetes names the resource of the request here, not that of the role.
-        let granted = self.server.authorizer.role_rules(kind, namespace, name);
-        let granted = granted.ok_or_else(|| Failure::not_found(self.resource, name))?;
+        let granted = self.cluster.authorizer().role_rules(kind, namespace, name);
+        let granted = granted.ok_or_else(|| Failure::not_found(self.attributes.resource, name))?;
         self.confirm_rules(binding, &granted)
     }
 
     fn confirm_rules(&self, object: &Value, granted: &[Rule]) -> Result<()> {
-        let (authorizer, namespace) = (&self.server.authorizer, &self.target.namespace);
-        let missing = authorizer.missing(self.user, namespace, granted);
+        let (authorizer, namespace, user) =
+            (self.cluster.authorizer(), self.attributes.namespace, self.attributes.user);
+        let missing = authorizer.missing(user, namespace, granted);
         if missing.is_empty() {
             return Ok(());
         }
-        let groups: Vec<String> = self.user.groups.iter().map(|group| quote(group)).collect();
+        let groups: Vec<String> = user.groups.iter().map(|group| quote(group)).collect();
         let mut why = format!(
             "user {} (groups=[{}]) is attempting to grant RBAC permissions not currently held:\n{}",
-            quote(&self.user.name),
+            quote(&user.name),
             groups.join(" "),
             rules::show_all(missing).join("\n")
         );
-        if let Some(lost) = authorizer.lost_roles(self.user, namespace, self.resource.plural) {
+        if let Some(lost) = authorizer.lost_roles(user, namespace, self.attributes.resource.plural) {
             why = format!("{why}; resolution errors: [{lost}]");
         }
         Err(self.forbidden(object, &why))
     }
 
     fn forbidden(&self, object: &Value, why: &str) -> Box<Failure> {
-        Failure::forbidden(self.resource.group, self.resource.plural, metadata::text(object, "name"), why)
+        let (group, plural) = self.attributes.resource_name();
+        Failure::forbidden(group, plural, metadata::name(object), why)
     }
 
     fn may(&self, verb: &str, group: &str, plural: &str, name: &str) -> bool {
-        let target = Target::of_check(group, plural, &self.target.namespace, name);
-        self.server.authorizer.allows(self.user, Request::Resource { verb, target: &target })
+        let target = Target::of_check(group, plural, self.attributes.namespace, name);
+        self.cluster.authorizer().allows(self.attributes.user, Request::Resource { verb, target: &target })
     }
 }
 
@@ -133,11 +136,11 @@ fn same_rules(role: &Value, old: &Value) -> bool {
 }
 
 fn is_aggregated(role: &Value) -> bool {
-    let selectors = role.at(&["aggregationRule", "clusterRoleSelectors"]).and_then(Value::as_array);
+    let selectors = role.array_at(&["aggregationRule", "clusterRoleSelectors"]);
     selectors.is_some_and(|it| !it.is_empty())
 }
 
-/// Whether two documents are the same but for what the garbage collector writes.
+/// Whether two documents are equal except for changes by the garbage collector.
 pub(super) fn changes_only_owners(new: &Value, old: &Value) -> bool {
     let rest = |object: &Value| {
         let mut object = object.clone();
@@ -179,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_garbage_collection_writes_is_exempt() {
+    fn only_garbage_collector_writes_are_exempt() {
         check(r#"{"metadata": {"finalizers": ["a"]}, "rules": null}"#, r#"{"metadata": {}, "rules": []}"#, true);
         check(r#"{"metadata": {"ownerReferences": [{"uid": "a"}]}}"#, "{}", true);
         check(r#"{"metadata": {"labels": {"a": "b"}}}"#, r#"{"metadata": {}}"#, false);

@@ -1,23 +1,42 @@
-//! `RuntimeClass`: a pod that names a class runs as the class says: with its overhead, where it can be run.
+//! `RuntimeClass`: applies the overhead and the node restrictions of a pod's class.
 
 use std::sync::Arc;
 
 use api::Quantity;
+use api::core::v1::Toleration;
 use api::go_text::quote;
-use api::json::{Object, Value};
+use api::json::{Object, Value, from_value};
+use matching::tolerations::not_included;
 
-use crate::http::status::{Failure, Result};
+use super::{Attributes, Cluster, Operation, Plugin, Verdict, done};
 use crate::resources;
-use crate::server::Server;
+use crate::wire::status::{Failure, Result};
 
-/// Writes into a new pod what its class says.
+/// The plugin.
+pub(super) struct RuntimeClass(pub(super) Arc<dyn Cluster>);
+
+impl Plugin for RuntimeClass {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.operation == Operation::Create && attributes.is_for("", "pods")
+    }
+
+    fn mutate<'a>(&'a self, _: &'a Attributes<'a>, pod: &'a mut Value) -> Verdict<'a> {
+        done(mutate(&*self.0, pod))
+    }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        done(attributes.object.map_or(Ok(()), |pod| validate(&*self.0, pod)))
+    }
+}
+
+/// Applies the class to a new pod.
 ///
 /// # Errors
 /// 403 if there is no such class, or the pod contradicts it.
-pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
-    let Some(class) = class_of(server, pod)? else { return Ok(()) };
-    if let Some(overhead) = class.at(&["overhead", "podFixed"]).and_then(Value::as_object).filter(|it| !it.is_empty()) {
-        let own = pod.at(&["spec", "overhead"]).and_then(Value::as_object).filter(|it| !it.is_empty());
+fn mutate(cluster: &dyn Cluster, pod: &mut Value) -> Result<()> {
+    let Some(class) = class_of(cluster, pod)? else { return Ok(()) };
+    if let Some(overhead) = class.object_at(&["overhead", "podFixed"]).filter(|it| !it.is_empty()) {
+        let own = pod.object_at(&["spec", "overhead"]).filter(|it| !it.is_empty());
         if own.is_some_and(|own| !same_amounts(own, overhead)) {
             return refuse(pod, MISMATCH);
         }
@@ -27,7 +46,7 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
         }
     }
     let Some(scheduling) = class.get("scheduling").filter(|it| !it.is_null()) else { return Ok(()) };
-    let mut selector = pod.at(&["spec", "nodeSelector"]).and_then(Value::as_object).cloned().unwrap_or_default();
+    let mut selector = pod.object_at(&["spec", "nodeSelector"]).cloned().unwrap_or_default();
     let wanted = scheduling.get("nodeSelector").and_then(Value::as_object);
     for (key, value) in wanted.into_iter().flat_map(Object::iter) {
         let value = value.as_str().unwrap_or_default();
@@ -48,7 +67,7 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
             spec.insert("nodeSelector", selector);
         }
         if !tolerations.is_empty() {
-            spec.insert("tolerations", merged(&tolerations));
+            spec.insert("tolerations", merged(tolerations));
         }
     }
     Ok(())
@@ -60,9 +79,9 @@ const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass'
 ///
 /// # Errors
 /// 403 if it is not that of its class.
-pub(super) fn validate(server: &Arc<Server>, pod: &Value) -> Result<()> {
-    let own = pod.at(&["spec", "overhead"]).and_then(Value::as_object).filter(|it| !it.is_empty());
-    let class = class_of(server, pod)?;
+fn validate(cluster: &dyn Cluster, pod: &Value) -> Result<()> {
+    let own = pod.object_at(&["spec", "overhead"]).filter(|it| !it.is_empty());
+    let class = class_of(cluster, pod)?;
     let wanted = class.as_ref().and_then(|class| class.at(&["overhead", "podFixed"])).and_then(Value::as_object);
     match (own, wanted.filter(|it| !it.is_empty())) {
         (None, None) => Ok(()),
@@ -79,16 +98,13 @@ fn refuse(pod: &Value, why: &str) -> Result<()> {
 }
 
 /// The class that a pod names.
-fn class_of(server: &Arc<Server>, pod: &Value) -> Result<Option<Value>> {
+fn class_of(cluster: &dyn Cluster, pod: &Value) -> Result<Option<Value>> {
     let Some(name) = pod.str_at(&["spec", "runtimeClassName"]) else { return Ok(None) };
-    let Some(row) = resources::find("node.k8s.io", "v1", "runtimeclasses") else { return Ok(None) };
-    match server.cache.resource(&row.prefix()).get(&row.key("", name)) {
-        Some(class) => Ok(Some(class.decode())),
-        None => {
-            refuse(pod, &format!("pod rejected: RuntimeClass {} not found", quote(name)))?;
-            Ok(None)
-        }
+    let class = cluster.object(resources::RUNTIME_CLASSES, "", name);
+    if class.is_none() {
+        refuse(pod, &format!("pod rejected: RuntimeClass {} not found", quote(name)))?;
     }
+    Ok(class)
 }
 
 /// Whether two lists of amounts are the same, however they are written.
@@ -102,72 +118,10 @@ fn same_amounts(left: &Object, right: &Object) -> bool {
 }
 
 /// Tolerations without those that another one includes.
-fn merged(all: &[Value]) -> Vec<Value> {
-    let mut kept: Vec<Value> = Vec::new();
-    for (index, it) in all.iter().enumerate() {
-        let later = all.iter().skip(index.saturating_add(1));
-        let is_included = kept.iter().any(|other| includes(other, it))
-            || later.into_iter().any(|other| other != it && includes(other, it));
-        if !is_included {
-            kept.push(it.clone());
-        }
-    }
-    kept
-}
-
-/// Whether one toleration tolerates everything that another one does.
-fn includes(more: &Value, less: &Value) -> bool {
-    if more == less {
-        return true;
-    }
-    let text = |it: &Value, field: &str| it.str_at(&[field]).unwrap_or_default().to_owned();
-    let has_expression = |it: &Value| !text(it, "expression").is_empty();
-    if has_expression(more) || has_expression(less) {
-        return false;
-    }
-    let operator = text(more, "operator");
-    if text(less, "key") != text(more, "key") && (!text(more, "key").is_empty() || operator != "Exists") {
-        return false;
-    }
-    if text(less, "effect") != text(more, "effect") && !text(more, "effect").is_empty() {
-        return false;
-    }
-    let seconds = |it: &Value| it.get("tolerationSeconds").and_then(Value::as_i64);
-    if text(more, "effect") == "NoExecute"
-        && let Some(limit) = seconds(more)
-        && seconds(less).is_none_or(|seconds| seconds > limit)
-    {
-        return false;
-    }
-    match operator.as_str() {
-        "Equal" | "" => text(less, "operator") == "Equal" && text(less, "value") == text(more, "value"),
-        "Exists" => true,
-        _ => false,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[track_caller]
-    fn check(tolerations: &str, kept: &str) {
-        let parse = |text: &str| api::json::parse(text.as_bytes()).unwrap();
-        assert_eq!(Value::Array(merged(parse(tolerations).as_array().unwrap())), parse(kept));
-    }
-
-    #[test]
-    fn tolerations_that_another_one_includes_are_left_out() {
-        check(
-            r#"[{"key":"a","operator":"Equal","value":"x"},{"key":"a","operator":"Exists"}]"#,
-            r#"[{"key":"a","operator":"Exists"}]"#,
-        );
-        check(
-            r#"[{"key":"a","operator":"Exists"},{"key":"a","operator":"Exists"}]"#,
-            r#"[{"key":"a","operator":"Exists"}]"#,
-        );
-        // What an expression tolerates is not known.
-        let both = r#"[{"operator":"Exists"},{"expression":"true"}]"#;
-        check(both, both);
-    }
+fn merged(all: Vec<Value>) -> Vec<Value> {
+    let Ok(tolerations) = all.iter().map(from_value::<Toleration>).collect::<std::result::Result<Vec<_>, _>>() else {
+        return all;
+    };
+    let kept = not_included(&tolerations);
+    all.into_iter().enumerate().filter(|(position, _)| kept.contains(position)).map(|(_, it)| it).collect()
 }

@@ -1,55 +1,66 @@
 //! `ServiceAccount`: a pod without an account runs as `default`, and gets the account's token as a volume.
 //!
-//! An account that does not exist is refused, with one exception: as long as nobody makes `default` accounts (the one of
-//! `kube-system` is the sign of it), a missing `default` is not held against the pod; it then gets no token.
+//! A pod whose account does not exist is refused. A missing `default` account is waited for first, because a controller
+//! creates it a moment after its namespace; a server without controllers refuses all pods unless their accounts are
+//! created by hand or this plugin is disabled, as in Kubernetes.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::json::{Object, Value};
+use api::well_known::ANNOTATION_CONFIG_MIRROR;
 
+use super::{Attributes, Cluster, Operation, Plugin, Verdict};
 use crate::authorization::node::References;
-use crate::http::status::{Failure, Result};
-use crate::objects::metadata;
 use crate::random;
 use crate::resources;
-use crate::server::Server;
+use crate::wire::status::{Failure, Result};
+use api::metadata;
 
 /// The account of pods that name none.
 const DEFAULT: &str = "default";
-/// Where containers expect the token.
+/// Path of the token in containers.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// What the name of the volume begins with.
+/// Prefix of the volume's name.
 const VOLUME_PREFIX: &str = "kube-api-access-";
 /// A little more than an hour: kubelets renew tokens before.
 const EXPIRATION_SECONDS: i64 = 3607;
 
-/// So often, and in this rhythm, a `default` account is looked for that should be made any moment.
+/// Number of checks and interval for a `default` account that is about to be created.
 const WAIT_TURNS: usize = 10;
 const WAIT_INTERVAL: Duration = Duration::from_millis(100);
 
-fn find(server: &Arc<Server>, namespace: &str, name: &str) -> Option<Value> {
-    let accounts = resources::find("", "v1", "serviceaccounts")?;
-    let account = server.cache.resource(&accounts.prefix()).get(&accounts.key(namespace, name))?;
-    Some(account.decode())
+/// The plugin.
+pub(super) struct ServiceAccount(pub(super) Arc<dyn Cluster>);
+
+impl Plugin for ServiceAccount {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.operation == Operation::Create && attributes.is_for("", "pods")
+    }
+
+    fn mutate<'a>(&'a self, _: &'a Attributes<'a>, pod: &'a mut Value) -> Verdict<'a> {
+        Box::pin(async move {
+            wait(&*self.0, pod).await;
+            mutate(&*self.0, pod)
+        })
+    }
 }
 
-/// Whether someone makes accounts for namespaces.
-fn are_made(server: &Arc<Server>) -> bool {
-    find(server, "kube-system", DEFAULT).is_some()
+fn find(cluster: &dyn Cluster, namespace: &str, name: &str) -> Option<Value> {
+    cluster.object(resources::SERVICE_ACCOUNTS, namespace, name)
 }
 
 /// Waits for the account that a new namespace gets, as long as it may take.
-pub(super) async fn wait(server: &Arc<Server>, pod: &Value) {
+async fn wait(cluster: &dyn Cluster, pod: &Value) {
     let named = ["serviceAccountName", "serviceAccount"].iter().filter_map(|field| pod.str_at(&["spec", field]));
-    let namespace = metadata::text(pod, "namespace");
-    let is_mirror = pod.at(&["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some();
+    let namespace = metadata::namespace(pod);
+    let is_mirror = pod.at(&["metadata", "annotations", ANNOTATION_CONFIG_MIRROR]).is_some();
     if is_mirror || named.into_iter().any(|name| !name.is_empty() && name != DEFAULT) {
         return;
     }
     for _ in 0..WAIT_TURNS {
-        if find(server, namespace, DEFAULT).is_some() || !are_made(server) {
-            return;
+        if find(cluster, namespace, DEFAULT).is_some() {
+            break;
         }
         tokio::time::sleep(WAIT_INTERVAL).await;
     }
@@ -59,21 +70,18 @@ pub(super) async fn wait(server: &Arc<Server>, pod: &Value) {
 ///
 /// # Errors
 /// 403 if the account does not exist.
-pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
-    if pod.at(&["metadata", "annotations", "kubernetes.io/config.mirror"]).is_some() {
+fn mutate(cluster: &dyn Cluster, pod: &mut Value) -> Result<()> {
+    if pod.at(&["metadata", "annotations", ANNOTATION_CONFIG_MIRROR]).is_some() {
         return validate_mirror(pod);
     }
-    let (pod_name, namespace) = (super::shown_name(pod).to_owned(), metadata::text(pod, "namespace").to_owned());
+    let (pod_name, namespace) = (super::shown_name(pod).to_owned(), metadata::namespace(pod).to_owned());
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return Ok(()) };
     let named = |spec: &Object, field: &str| spec.get(field).and_then(Value::as_str).map(ToOwned::to_owned);
     let name = named(spec, "serviceAccountName").or_else(|| named(spec, "serviceAccount"));
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT.to_owned());
     spec.insert("serviceAccountName", name.as_str());
     spec.insert("serviceAccount", name.as_str());
-    let Some(account) = find(server, &namespace, &name) else {
-        if name == DEFAULT && !are_made(server) {
-            return Ok(());
-        }
+    let Some(account) = find(cluster, &namespace, &name) else {
         let complaints = api::names::path_segment(&name);
         let cause = if complaints.is_empty() {
             format!("serviceaccount \"{name}\" not found")
@@ -100,10 +108,8 @@ pub(super) fn mutate(server: &Arc<Server>, pod: &mut Value) -> Result<()> {
 /// Mirror pods show what a node runs by itself, without the cluster.
 fn validate_mirror(pod: &Value) -> Result<()> {
     let named = References::of_pod(pod);
-    let volumes = pod.at(&["spec", "volumes"]).and_then(Value::as_array).unwrap_or_default();
-    let mut sources = volumes
-        .iter()
-        .flat_map(|volume| volume.at(&["projected", "sources"]).and_then(Value::as_array).unwrap_or_default());
+    let volumes = pod.list_at(&["spec", "volumes"]);
+    let mut sources = volumes.iter().flat_map(|volume| volume.list_at(&["projected", "sources"]));
     let why = if !named.service_account.is_empty() {
         "a mirror pod may not reference service accounts"
     } else if !named.secrets.is_empty() {

@@ -2,13 +2,34 @@
 //! they are used. The controllers take it away.
 
 use api::json::Value;
+use api::well_known::{FINALIZER_VOLUME, FINALIZER_VOLUME_ATTRIBUTES_CLASS, FINALIZER_VOLUME_CLAIM};
+
+use super::{Attributes, Operation, Plugin, Verdict, done};
+
+/// The plugin.
+pub(super) struct StorageObjectInUseProtection;
+
+impl Plugin for StorageObjectInUseProtection {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        let is_protected = matches!(
+            attributes.resource_name(),
+            ("", "persistentvolumeclaims" | "persistentvolumes") | ("storage.k8s.io", "volumeattributesclasses")
+        );
+        is_protected && attributes.operation == Operation::Create && attributes.subresource.is_empty()
+    }
+
+    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: &'a mut Value) -> Verdict<'a> {
+        mutate(attributes.resource.plural, object);
+        done(Ok(()))
+    }
+}
 
 /// Adds the finalizer to a new object of this resource.
-pub(super) fn mutate(plural: &str, object: &mut Value) {
+fn mutate(plural: &str, object: &mut Value) {
     let finalizer = match plural {
-        "persistentvolumeclaims" => "kubernetes.io/pvc-protection",
-        "persistentvolumes" => "kubernetes.io/pv-protection",
-        "volumeattributesclasses" => "kubernetes.io/vac-protection",
+        "persistentvolumeclaims" => FINALIZER_VOLUME_CLAIM,
+        "persistentvolumes" => FINALIZER_VOLUME,
+        "volumeattributesclasses" => FINALIZER_VOLUME_ATTRIBUTES_CLASS,
         _ => return,
     };
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };

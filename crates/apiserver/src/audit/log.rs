@@ -1,31 +1,32 @@
 //! The file that audit events are written to, one a line, and its rotation.
 //!
-//! A thread of its own writes. Who has an event waits while too many are under way, so that none is lost. A file that has
-//! become too long gets the time into its name, as Kubernetes' logs do: `audit-2026-01-02T15-04-05.000.log`.
+//! A separate thread writes. Callers wait while too many events are pending, so that none is lost. A rotated
+//! file gets the time into its name, as in Kubernetes' logs: `audit-2026-01-02T15-04-05.000.log`.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use telemetry::logs::chain;
 use tokio::sync::{mpsc, oneshot};
 use tracing::error;
 
-/// How long files become, and how long they are kept.
+/// Rotation and retention of files.
 #[derive(Debug, Clone)]
 pub struct Rotation {
-    /// A file that would become longer is put aside; 0 for a hundred MiB.
+    /// Size at which a file is rotated; 0 for a hundred MiB.
     pub file_bytes_max: u64,
-    /// How many files that were put aside are kept; 0 for all.
+    /// Number of rotated files to keep; 0 for all.
     pub files_max: usize,
-    /// Files that were put aside longer ago are deleted; zero for never.
+    /// Age at which rotated files are deleted; zero for never.
     pub age_max: Duration,
 }
 
 const FILE_BYTES_DEFAULT: u64 = 100 << 20;
-/// How many events may wait to be written.
+/// Maximum number of pending events.
 const WAITING: usize = 4096;
-/// How often the log says that events cannot be written.
+/// Interval at which write errors are logged.
 const ERROR_EVERY: Duration = Duration::from_secs(60);
 
 /// Takes events.
@@ -49,7 +50,7 @@ impl Log {
         let mut output: Box<dyn Output> = if path.as_os_str() == "-" {
             Box::new(Standard)
         } else {
-            Box::new(Rotated::open(path.to_owned(), rotation)?)
+            Box::new(RotatedFile::open(path.to_owned(), rotation)?)
         };
         let (sender, mut receiver) = mpsc::channel(WAITING);
         let write = move || {
@@ -69,7 +70,7 @@ impl Log {
                     && complained.is_none_or(|at| at.elapsed() > ERROR_EVERY)
                 {
                     complained = Some(Instant::now());
-                    error!(err = %error, "Could not write audit events");
+                    error!(err = %chain(&error), "Could not write audit events");
                 }
                 lines.clear();
                 for done in waiting {
@@ -83,11 +84,11 @@ impl Log {
 
     /// Writes an event, which is one line with its end.
     pub(super) async fn write(&self, line: String) {
-        // An error means that the thread is gone, and the process is about to be.
+        // An error means that the thread has ended, and the process is about to.
         let _ = self.sender.send(Entry::Line(line)).await;
     }
 
-    /// The same where nobody can wait.
+    /// Like `write`, for callers that cannot wait.
     pub(super) fn write_later(&self, line: String) {
         if let Err(mpsc::error::TrySendError::Full(entry)) = self.sender.try_send(Entry::Line(line)) {
             let sender = self.sender.clone();
@@ -118,23 +119,23 @@ impl Output for Standard {
     }
 }
 
-struct Rotated {
+struct RotatedFile {
     path: PathBuf,
     rotation: Rotation,
     file: File,
     length: u64,
-    /// When a file was last put aside: no two have the same time.
+    /// Time of the last rotation: all rotated files have distinct times.
     last: Duration,
 }
 
-impl Rotated {
+impl RotatedFile {
     fn open(path: PathBuf, rotation: Rotation) -> io::Result<Self> {
         let file = append_to(&path)?;
         let length = file.metadata()?.len();
         Ok(Self { path, rotation, file, length, last: Duration::ZERO })
     }
 
-    /// Puts the file aside, begins a new one, and deletes what is too old or too many.
+    /// Rotates the file, and deletes rotated ones that are too old or too many.
     fn rotate(&mut self) -> io::Result<()> {
         let now = SystemTime::now();
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -165,7 +166,7 @@ impl Rotated {
         (text(self.path.file_stem()), extension)
     }
 
-    /// The name of a file that is put aside so long after 1970.
+    /// Name of a file that is rotated at this time since 1970.
     fn aside(&self, since: Duration) -> PathBuf {
         let seconds = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
         let time = api::time::Timestamp { seconds, nanos: 0 }.to_string().replace(':', "-");
@@ -174,7 +175,7 @@ impl Rotated {
         self.path.with_file_name(format!("{stem}-{time}.{:03}{extension}", since.subsec_millis()))
     }
 
-    /// The files that were put aside.
+    /// The rotated files.
     fn put_aside(&self) -> io::Result<Vec<PathBuf>> {
         let (stem, extension) = self.stem_and_extension();
         let directory = self.path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -193,7 +194,7 @@ impl Rotated {
     }
 }
 
-impl Output for Rotated {
+impl Output for RotatedFile {
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         let max = if self.rotation.file_bytes_max == 0 { FILE_BYTES_DEFAULT } else { self.rotation.file_bytes_max };
         let bytes = u64::try_from(lines.len()).unwrap_or(u64::MAX);
@@ -225,7 +226,7 @@ mod tests {
         let path = directory.path().join("audit.log");
         std::fs::write(directory.path().join("audit-of-another.log"), "x").unwrap();
         let rotation = Rotation { file_bytes_max: 100, files_max: 2, age_max: Duration::ZERO };
-        let mut log = Rotated::open(path.clone(), rotation).unwrap();
+        let mut log = RotatedFile::open(path.clone(), rotation).unwrap();
         for n in 0..10 {
             log.write(format!("{n:059}\n").as_bytes()).unwrap();
         }
@@ -239,7 +240,7 @@ mod tests {
         let last = |text: &String| text.trim().chars().last().unwrap();
         assert_eq!((last(&texts[0]), last(&texts[1]), last(&texts[3])), ('7', '8', '9'));
         let rotation = Rotation { file_bytes_max: 100, files_max: 0, age_max: Duration::from_nanos(1) };
-        let mut log = Rotated::open(path, rotation).unwrap();
+        let mut log = RotatedFile::open(path, rotation).unwrap();
         log.write(&[b'x'; 90]).unwrap();
         assert_eq!(directory.path().read_dir().unwrap().count(), 2, "all that is old is gone");
     }

@@ -1,4 +1,4 @@
-//! Which requests are written to the audit log, and how much of them: Kubernetes' `Policy` of `audit.k8s.io/v1`.
+//! Audit policy: the requests to log, and the amount of detail. Kubernetes' `Policy` of `audit.k8s.io/v1`.
 //!
 //! The first rule that fits a request decides. Follows Kubernetes' `apiserver/pkg/audit/policy`; a file that cannot be read
 //! as a whole is refused.
@@ -6,19 +6,19 @@
 use api::json::{Object, Value};
 use api::yaml;
 
-use crate::http::request::Target;
 use crate::identity::User;
+use crate::wire::request::Target;
 
-/// How much of a request is written.
+/// Amount of detail in an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing.
+    /// No event.
     None,
-    /// Who, what, when, and how it ended.
+    /// Metadata only: user, action, time and result.
     Metadata,
-    /// And what was sent.
+    /// Metadata and the request's object.
     Request,
-    /// And what was answered.
+    /// Metadata, the request's and the response's object.
     RequestResponse,
 }
 
@@ -39,7 +39,7 @@ impl Level {
     }
 }
 
-/// When an event is written.
+/// Stage at which an event is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
 pub enum Stage {
@@ -68,10 +68,10 @@ impl Stage {
     }
 }
 
-/// What a policy says about one request.
+/// Decision of a policy about one request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// How much is written,
+    /// Amount of detail.
     pub level: Level,
     /// not at these stages,
     pub omit_stages: Vec<Stage>,
@@ -107,19 +107,19 @@ struct Resources {
     names: Vec<String>,
 }
 
-/// Why a policy cannot be used.
+/// A reason to reject a policy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PolicyError(String);
 
-type Parsed<T> = Result<T, PolicyError>;
+type PolicyResult<T> = Result<T, PolicyError>;
 
 impl Policy {
     /// Reads a policy, as YAML or JSON.
     ///
     /// # Errors
     /// [`PolicyError`] for anything that is not part of a policy.
-    pub fn parse(text: &str) -> Parsed<Self> {
+    pub fn parse(text: &str) -> PolicyResult<Self> {
         let (documents, error) = yaml::parse_manifests(text);
         if let Some(error) = error {
             return Err(PolicyError(error.to_string()));
@@ -145,7 +145,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// What is written of a request. `target` is none for paths that are not resources.
+    /// Returns the decision about a request. `target` is `None` for non-resource paths.
     #[must_use]
     pub fn decide(&self, user: &User, verb: &str, path: &str, target: Option<&Target>) -> Decision {
         match self.rules.iter().find(|rule| rule.fits(user, verb, path, target)) {
@@ -160,7 +160,7 @@ impl Policy {
 }
 
 impl Rule {
-    fn parse(value: &Value, at: &str) -> Parsed<Self> {
+    fn parse(value: &Value, at: &str) -> PolicyResult<Self> {
         let mut fields = Fields::of(value, at)?;
         let level = fields.text("level")?;
         let rule = Self {
@@ -221,7 +221,7 @@ fn path_fits(pattern: &str, path: &str) -> bool {
 }
 
 impl Resources {
-    fn parse(value: &Value, at: &str) -> Parsed<Self> {
+    fn parse(value: &Value, at: &str) -> PolicyResult<Self> {
         let mut fields = Fields::of(value, at)?;
         let parsed = Self {
             group: fields.text("group")?,
@@ -263,7 +263,7 @@ struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    fn of(value: &'a Value, at: &'a str) -> Parsed<Self> {
+    fn of(value: &'a Value, at: &'a str) -> PolicyResult<Self> {
         let fields: &Object = value.as_object().ok_or_else(|| PolicyError(format!("{at} is not an object")))?;
         Ok(Self { at, rest: fields.iter().filter(|(_, value)| !value.is_null()).collect() })
     }
@@ -281,39 +281,39 @@ impl<'a> Fields<'a> {
         PolicyError(format!("{}.{name} is not {what}", self.at))
     }
 
-    fn text(&mut self, name: &str) -> Parsed<String> {
+    fn text(&mut self, name: &str) -> PolicyResult<String> {
         match self.take(name) {
             Some(value) => Ok(value.as_str().ok_or_else(|| self.wrong(name, "a text"))?.to_owned()),
             None => Ok(String::new()),
         }
     }
 
-    fn flag(&mut self, name: &str) -> Parsed<Option<bool>> {
+    fn flag(&mut self, name: &str) -> PolicyResult<Option<bool>> {
         self.take(name).map(|value| value.as_bool().ok_or_else(|| self.wrong(name, "true or false"))).transpose()
     }
 
-    fn each<T>(&mut self, name: &str, parse: impl Fn(&Value, &str) -> Parsed<T>) -> Parsed<Vec<T>> {
+    fn each<T>(&mut self, name: &str, parse: impl Fn(&Value, &str) -> PolicyResult<T>) -> PolicyResult<Vec<T>> {
         let Some(value) = self.take(name) else { return Ok(Vec::new()) };
         let items = value.as_array().ok_or_else(|| self.wrong(name, "a list"))?;
         let at = |index: usize| format!("{}.{name}[{index}]", self.at);
         items.iter().enumerate().map(|(index, item)| parse(item, &at(index))).collect()
     }
 
-    fn texts(&mut self, name: &str) -> Parsed<Vec<String>> {
+    fn texts(&mut self, name: &str) -> PolicyResult<Vec<String>> {
         self.each(name, |item, at| {
             let text = item.as_str().ok_or_else(|| PolicyError(format!("{at} is not a text")))?;
             Ok(text.to_owned())
         })
     }
 
-    fn stages(&mut self) -> Parsed<Vec<Stage>> {
+    fn stages(&mut self) -> PolicyResult<Vec<Stage>> {
         self.each("omitStages", |item, at| {
             let stage = item.as_str().and_then(Stage::parse);
             stage.ok_or_else(|| PolicyError(format!("{at} is not a stage")))
         })
     }
 
-    fn end(self) -> Parsed<()> {
+    fn end(self) -> PolicyResult<()> {
         match self.rest.first() {
             Some((name, _)) => Err(PolicyError(format!("{}.{name} is not part of a policy", self.at))),
             None => Ok(()),
@@ -324,7 +324,7 @@ impl<'a> Fields<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::request::{Query, Route, route};
+    use crate::wire::request::{Query, Route, route};
 
     const POLICY: &str = "
 apiVersion: audit.k8s.io/v1
@@ -396,7 +396,7 @@ rules:
     }
 
     #[test]
-    fn what_is_not_a_policy_is_refused() {
+    fn invalid_policy_is_rejected() {
         let refused = |text: &str| Policy::parse(text).unwrap_err().to_string();
         let policy = |rest: &str| format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{rest}");
         assert_eq!(refused("a: b"), "`` `` is not an audit.k8s.io/v1 Policy");

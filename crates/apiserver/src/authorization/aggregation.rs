@@ -1,4 +1,4 @@
-//! Roles that are made of other roles: which ones, all the way down.
+//! Aggregated roles, resolved transitively.
 //!
 //! Aggregated roles may choose each other, in circles too. What each of them holds is the smallest solution: the rules of
 //! all plain roles that can be reached. One that reaches no rules at all keeps those that are written in it, and hands them
@@ -12,11 +12,11 @@ pub(super) struct Candidate<'a> {
     pub(super) labels: &'a Object,
     /// Whether rules are written in it.
     pub(super) has_rules: bool,
-    /// What it is made of; none for a plain role.
+    /// Selectors of the aggregated roles; `None` for a plain role.
     pub(super) selectors: Option<&'a [Selector]>,
 }
 
-/// For each role the roles that it is made of, as places in the list; for plain ones that is nothing.
+/// Returns the aggregated roles of each role, as indexes in the list; none for plain ones.
 pub(super) fn resolve(roles: &[Candidate<'_>]) -> Vec<Vec<usize>> {
     let chosen: Vec<Vec<usize>> = roles.iter().enumerate().map(|(own, role)| choose(roles, own, role)).collect();
     let with_rules: Vec<bool> = roles.iter().map(|role| role.has_rules).collect();
@@ -109,8 +109,8 @@ impl Set {
 mod tests {
     use super::*;
 
-    /// Roles are given as labels and, behind `<`, the labels that they are made of. Plain ones have rules, and so have
-    /// those that begin with `!`.
+    /// Roles are given as labels and, behind `<`, the labels of the roles that they aggregate. Plain ones have
+    /// rules, and so have those that begin with `!`.
     #[track_caller]
     fn check(roles: &[&str], expected: &[&[usize]]) {
         let parsed: Vec<(Object, bool, Option<Vec<Selector>>)> = roles
@@ -148,7 +148,7 @@ mod tests {
         // Others get them, too; one that reaches rules loses its own.
         check(&["!x<a", "!<x", "x"], &[&[0], &[0, 2], &[]]);
         check(&["!<x", "!x<y", "y<z"], &[&[1], &[1], &[]]);
-        // In a circle nobody knows whose rules would last: none.
+        // In a cycle the result would be undefined: no rules.
         check(&["!x<y", "!y<x"], &[&[], &[]]);
     }
 

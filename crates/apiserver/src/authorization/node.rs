@@ -1,4 +1,4 @@
-//! What nodes may do: read and write what concerns them, and nothing else.
+//! Authorization of nodes: access only to objects that concern them.
 //!
 //! A node is a user `system:node:NAME` in the group `system:nodes`. Which objects concern it is found in [`relations`];
 //! what a write may change is checked in admission (`NodeRestriction`). Follows Kubernetes'
@@ -9,43 +9,54 @@ mod relations;
 
 use std::sync::Arc;
 
+use api::json::{self, Value};
+use api::metadata;
+use api::well_known::{GROUP_NODES, NAMESPACE_NODE_LEASE};
+
 pub(crate) use self::references::References;
 use self::relations::{Kind, Relations};
 use super::{Request, Rule};
-use crate::http::request::Target;
 use crate::identity::User;
-use crate::serving::bootstrap;
-use crate::storage::cache::Cache;
+use crate::initial_objects;
+use crate::wire::request::Target;
+use cache::Cache;
 
-const NODES: &str = "system:nodes";
 const USER_PREFIX: &str = "system:node:";
-const LEASES: &str = "kube-node-lease";
 
 /// The node that a user is.
 pub(crate) fn node_of(user: &User) -> Option<&str> {
-    user.name.strip_prefix(USER_PREFIX).filter(|_| user.is_in(NODES))
+    user.name.strip_prefix(USER_PREFIX).filter(|_| user.is_in(GROUP_NODES))
 }
 
-/// Decides about what nodes ask for.
+/// Authorizes requests of nodes.
 pub(super) struct Nodes {
     relations: Relations,
-    /// What all nodes may do alike.
+    /// Rules that all nodes share.
     rules: Vec<Rule>,
 }
 
-/// Why a node may not; empty if there is nothing to say.
-type Refused = String;
+/// The rules that all nodes share: those of the built-in role `system:node`, regardless of changes by an
+/// administrator.
+fn node_rules() -> Vec<Rule> {
+    let objects = json::parse(initial_objects::OBJECTS.as_bytes()).unwrap_or_default();
+    let roles = objects.get("clusterroles").and_then(Value::as_array).unwrap_or_default();
+    let role = roles.iter().find(|role| metadata::name(role) == "system:node");
+    role.map(Rule::of_role).unwrap_or_default()
+}
+
+/// Reason of a rejection; may be empty.
+type RejectionReason = String;
 
 impl Nodes {
     pub(super) fn new(cache: &Arc<Cache>) -> Self {
-        Self { relations: Relations::new(cache.clone()), rules: bootstrap::node_rules() }
+        Self { relations: Relations::new(cache.clone()), rules: node_rules() }
     }
 
     /// Lets a request of a node pass.
     ///
     /// # Errors
     /// Why it may not.
-    pub(super) fn authorize(&self, node: &str, request: &Request<'_>) -> Result<(), Refused> {
+    pub(super) fn authorize(&self, node: &str, request: &Request<'_>) -> Result<(), RejectionReason> {
         if node.is_empty() {
             return refuse(format!("unknown node for user {}", api::go_text::quote(USER_PREFIX)));
         }
@@ -73,7 +84,7 @@ impl Nodes {
     }
 }
 
-fn refuse(why: impl Into<String>) -> Result<(), Refused> {
+fn refuse(why: impl Into<String>) -> Result<(), RejectionReason> {
     Err(why.into())
 }
 
@@ -92,21 +103,21 @@ impl Ask<'_> {
     }
 
     /// Whether the object concerns the node.
-    fn related(&self, kind: Kind) -> Result<(), Refused> {
+    fn related(&self, kind: Kind) -> Result<(), RejectionReason> {
         if self.name().is_empty() {
             return refuse("No Object name found");
         }
         self.concerned(kind)
     }
 
-    fn concerned(&self, kind: Kind) -> Result<(), Refused> {
+    fn concerned(&self, kind: Kind) -> Result<(), RejectionReason> {
         if self.nodes.relations.concerns(self.node, kind, &self.target.namespace, self.name()) {
             return Ok(());
         }
         refuse(format!("no relationship found between node '{}' and this object", self.node))
     }
 
-    fn get(&self, kind: Kind) -> Result<(), Refused> {
+    fn get(&self, kind: Kind) -> Result<(), RejectionReason> {
         match (self.verb, self.part) {
             ("get", "") => self.related(kind),
             ("get", _) => refuse("cannot get subresource"),
@@ -114,7 +125,7 @@ impl Ask<'_> {
         }
     }
 
-    fn read_one(&self, kind: Kind) -> Result<(), Refused> {
+    fn read_one(&self, kind: Kind) -> Result<(), RejectionReason> {
         if !matches!(self.verb, "get" | "list" | "watch") {
             return refuse("can only read resources of this type");
         }
@@ -127,14 +138,14 @@ impl Ask<'_> {
         self.related(kind)
     }
 
-    fn write_status(&self, kind: Kind) -> Result<(), Refused> {
+    fn write_status(&self, kind: Kind) -> Result<(), RejectionReason> {
         match self.verb {
             "update" | "patch" => self.related(kind),
             _ => refuse("can only get/update/patch this type"),
         }
     }
 
-    fn service_account(&self) -> Result<(), Refused> {
+    fn service_account(&self) -> Result<(), RejectionReason> {
         if self.verb == "get" && self.part.is_empty() {
             return self.read_one(Kind::ServiceAccount);
         }
@@ -147,12 +158,12 @@ impl Ask<'_> {
         self.concerned(Kind::ServiceAccount)
     }
 
-    fn lease(&self) -> Result<(), Refused> {
+    fn lease(&self) -> Result<(), RejectionReason> {
         if !matches!(self.verb, "get" | "create" | "update" | "patch" | "delete") {
             return refuse("can only get, create, update, patch, or delete a node lease");
         }
-        if self.target.namespace != LEASES {
-            return refuse(format!("can only access leases in the \"{LEASES}\" system namespace"));
+        if self.target.namespace != NAMESPACE_NODE_LEASE {
+            return refuse(format!("can only access leases in the \"{NAMESPACE_NODE_LEASE}\" system namespace"));
         }
         // The name of a new one is checked in admission.
         if self.verb != "create" && self.name() != self.node {
@@ -161,7 +172,7 @@ impl Ask<'_> {
         Ok(())
     }
 
-    fn csi_node(&self) -> Result<(), Refused> {
+    fn csi_node(&self) -> Result<(), RejectionReason> {
         match self.part {
             "" if matches!(self.verb, "get" | "create" | "update" | "patch" | "delete") => {}
             "" => return refuse("can only get, create, update, patch, or delete a CSINode"),
@@ -174,7 +185,7 @@ impl Ask<'_> {
         Ok(())
     }
 
-    fn slice(&self) -> Result<(), Refused> {
+    fn slice(&self) -> Result<(), RejectionReason> {
         if !self.part.is_empty() {
             return refuse("cannot authorize ResourceSlice subresources");
         }
@@ -192,7 +203,7 @@ impl Ask<'_> {
         }
     }
 
-    fn certificate_request(&self) -> Result<(), Refused> {
+    fn certificate_request(&self) -> Result<(), RejectionReason> {
         if !self.part.is_empty() {
             return refuse("nodes may not access the status subresource of PodCertificateRequests");
         }
@@ -205,7 +216,7 @@ impl Ask<'_> {
         }
     }
 
-    fn node(&self) -> Result<(), Refused> {
+    fn node(&self) -> Result<(), RejectionReason> {
         let node = self.node;
         match (self.part, self.verb) {
             ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
@@ -218,7 +229,7 @@ impl Ask<'_> {
         }
     }
 
-    fn pod(&self) -> Result<(), Refused> {
+    fn pod(&self) -> Result<(), RejectionReason> {
         match (self.part, self.verb) {
             ("", "get") => self.get(Kind::Pod),
             ("", "list" | "watch") => {
@@ -233,5 +244,15 @@ impl Ask<'_> {
             ("", "create" | "delete") | ("status", "update" | "patch") | ("eviction", "create") => Ok(()),
             _ => refuse(""),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_have_rules() {
+        assert!(node_rules().len() > 20);
     }
 }

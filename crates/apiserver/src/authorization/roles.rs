@@ -1,4 +1,4 @@
-//! All roles and bindings in the form in which they are asked, as of some change.
+//! All roles and bindings in decoded form, as of some change.
 //!
 //! What has not changed since the last reading is kept, so that one changed role among thousands costs one decoding.
 
@@ -12,8 +12,8 @@ use store::Revision;
 use super::aggregation::{self, Candidate};
 use super::{Request, Rule};
 use crate::identity::User;
-use crate::objects::metadata;
-use crate::storage::cache::{Cache, ResourceCache};
+use api::metadata;
+use cache::{Cache, ResourceCache};
 
 const GROUP: &str = "/registry/rbac.authorization.k8s.io";
 
@@ -21,7 +21,7 @@ const GROUP: &str = "/registry/rbac.authorization.k8s.io";
 const CLUSTER_ROLES: usize = 0;
 const PLURALS: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
 
-/// Where roles and bindings are, looked up once.
+/// Caches of roles and bindings, looked up once.
 pub(super) struct Sources([Arc<ResourceCache>; 4]);
 
 impl Sources {
@@ -53,7 +53,7 @@ impl Role {
     }
 }
 
-/// Who gets the rules of a role.
+/// Subjects of a role's rules.
 struct Binding {
     name: String,
     /// Empty for the whole cluster.
@@ -62,7 +62,7 @@ struct Binding {
     subjects: Vec<Subject>,
 }
 
-/// Someone whom a binding names.
+/// A subject of a binding.
 struct Subject {
     kind: &'static str,
     /// The user or the group.
@@ -194,7 +194,7 @@ impl Roles {
         bindings.map(|(binding, _)| (binding.role.0.clone(), binding.role.2.clone())).collect()
     }
 
-    /// What rules grant beyond what a user holds in a namespace, as simple rules.
+    /// Returns the permissions of `granted` that a user lacks in a namespace, as simple rules.
     pub(super) fn missing(&self, user: &User, namespace: &str, granted: &[Rule]) -> Vec<Rule> {
         let held = self.of_user(user, namespace).into_iter().filter_map(|(_, rules)| rules.as_ref());
         let held: Vec<&Rule> = held.flat_map(|rules| rules.iter()).collect();
@@ -231,7 +231,7 @@ fn role(value: &Value, source: usize) -> Role {
     let kind = if source == CLUSTER_ROLES { "ClusterRole" } else { "Role" };
     let text = |field: &str| metadata::text(value, field).to_owned();
     // A selector that cannot be read chooses nothing.
-    let selectors = value.at(&["aggregationRule", "clusterRoleSelectors"]).and_then(Value::as_array);
+    let selectors = value.array_at(&["aggregationRule", "clusterRoleSelectors"]);
     let selectors = selectors.filter(|it| kind == "ClusterRole" && !it.is_empty());
     Role {
         name: (kind.to_owned(), text("namespace"), text("name")),
@@ -247,20 +247,20 @@ fn selector(value: &Value) -> Option<Selector> {
 }
 
 fn binding(value: &Value) -> Binding {
-    let namespace = metadata::text(value, "namespace").to_owned();
-    let kind = value.str_at(&["roleRef", "kind"]).unwrap_or_default().to_owned();
-    let name = value.str_at(&["roleRef", "name"]).unwrap_or_default().to_owned();
+    let namespace = metadata::namespace(value).to_owned();
+    let kind = value.text_at(&["roleRef", "kind"]).to_owned();
+    let name = value.text_at(&["roleRef", "name"]).to_owned();
     let role_namespace = if kind == "ClusterRole" { String::new() } else { namespace.clone() };
     let subjects = value.get("subjects").and_then(Value::as_array).unwrap_or_default().iter();
     let subjects = subjects.filter_map(|subject| {
-        // Whom nobody can read gets nothing.
+        // An unreadable subject is ignored.
         let name = subject.str_at(&["name"])?.to_owned();
         match subject.str_at(&["kind"])? {
             "User" => Some(Subject { kind: "User", who: name.clone(), shown: name }),
             "Group" => Some(Subject { kind: "Group", who: name.clone(), shown: name }),
             "ServiceAccount" => {
                 // Without a namespace it is an account of the binding's own.
-                let given = subject.str_at(&["namespace"]).unwrap_or_default();
+                let given = subject.text("namespace");
                 let account_namespace = if given.is_empty() { namespace.as_str() } else { given };
                 let who = format!("system:serviceaccount:{account_namespace}:{name}");
                 let shown = format!("{name}/{account_namespace}");
@@ -270,6 +270,6 @@ fn binding(value: &Value) -> Binding {
         }
     });
     let subjects = subjects.collect();
-    let own = metadata::text(value, "name").to_owned();
+    let own = metadata::name(value).to_owned();
     Binding { name: own, namespace, role: (kind, role_namespace, name), subjects }
 }

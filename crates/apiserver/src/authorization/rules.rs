@@ -7,7 +7,7 @@ use api::json::Value;
 
 use super::Request;
 
-/// What a role allows.
+/// Permissions of a role.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
 pub struct Rule {
     /// Verbs.
@@ -23,7 +23,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Reads a rule; none if a part of it cannot be read: without its names a rule would allow more than it says.
+    /// Reads a rule; `None` if a part of it is unreadable: without its names a rule would allow more than
+    /// intended.
     #[must_use]
     pub fn from_value(value: &Value) -> Option<Self> {
         let texts = |field: &str| match value.get(field) {
@@ -47,7 +48,7 @@ impl Rule {
         rules.iter().filter_map(Self::from_value).collect()
     }
 
-    /// Everything there is, in two rules.
+    /// All permissions, in two rules.
     pub(crate) fn everything() -> Vec<Self> {
         let all = || vec!["*".to_owned()];
         let on_resources = Self { verbs: all(), groups: all(), resources: all(), ..Self::default() };

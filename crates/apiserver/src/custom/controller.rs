@@ -5,49 +5,80 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use api::json::Value;
+use ::clock::Clock;
+use api::json::{Unread, Value};
+use api::well_known::ANNOTATION_LAST_APPLIED;
 use registry::definition_status::{self, CLEANUP_FINALIZER};
 use store::{Change, Guard, ListOptions, Outcome, Revision, Store, Write};
+use telemetry::logs::chain;
 use tracing::{error, info, warn};
 
-use super::serving::Definition;
+use super::serving::{Compiler, Definition};
 use super::{Customs, Snapshot};
-use crate::clock;
-use crate::objects::apply::{self, BuiltIn};
-use crate::objects::metadata;
 use crate::resources::{self, Resource};
-use crate::server::Stopping;
-use crate::storage::cache::Cache;
-use crate::storage::stored::{self, Served};
+use crate::shutdown::Stopping;
+use api::metadata;
+use cache::Cache;
+use cache::background::Tasks;
+use cache::stored::{self, Served};
+use patching::apply::{self, BuiltIn};
 
-/// Objects with finalizers are asked for so often.
+/// Compiled schemas that no request needed for this long are dropped.
+const IDLE_TIME: Duration = Duration::from_secs(600);
+
+/// Interval at which objects with finalizers are checked.
 const WAIT_FOR_OBJECTS: Duration = Duration::from_millis(300);
 
-/// What the controller works with.
+/// Inputs of the controller.
 pub(crate) struct Controller {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) customs: Weak<Customs>,
     /// The gate of printer columns with expressions.
     pub(crate) allows_expressions: bool,
-    known: HashMap<String, Known>,
+    clock: Clock,
+    known: HashMap<String, KnownDefinition>,
 }
 
 /// A definition as it was seen last.
-struct Known {
+struct KnownDefinition {
     revision: Revision,
+    /// The definition without its schemas, which are needed rarely and take most of the memory.
     document: Arc<Value>,
+    /// The whole definition.
+    object: Arc<Served>,
+    /// Whether `object` is the one in the cache, and not one that this controller wrote and has not observed yet.
+    is_cached: bool,
     served: Option<Arc<Definition>>,
+    /// Whether the served definition holds compiled schemas that no request needs.
+    is_idle: bool,
 }
 
-/// What a pass over all definitions came to.
+/// Long fields that no decision about a definition depends on.
+const UNREAD: Unread = Unread::new(&["openAPIV3Schema", "managedFields", ANNOTATION_LAST_APPLIED]);
+
+impl KnownDefinition {
+    fn new(object: Arc<Served>, served: Option<Arc<Definition>>) -> Self {
+        // The store checks for damage.
+        let document = api::json::parse_without(&object.json, &UNREAD).unwrap_or_default();
+        let revision = object.revision;
+        Self { revision, document: Arc::new(document), object, is_cached: true, served, is_idle: false }
+    }
+
+    /// A definition that was just written.
+    fn written(object: Served, served: Option<Arc<Definition>>) -> Self {
+        Self { is_cached: false, ..Self::new(Arc::new(object), served) }
+    }
+}
+
+/// Result of a pass over all definitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
     /// Nothing is left to do.
     Settled,
-    /// Something was written, which will be seen.
+    /// Something was written, which will be observed.
     Wrote,
     /// Objects are on their way out.
     Waits,
@@ -59,36 +90,37 @@ impl Controller {
         cache: Arc<Cache>,
         customs: &Arc<Customs>,
         allows_expressions: bool,
+        clock: Clock,
     ) -> Self {
-        Self { store, cache, customs: Arc::downgrade(customs), allows_expressions, known: HashMap::new() }
+        Self { store, cache, customs: Arc::downgrade(customs), allows_expressions, clock, known: HashMap::new() }
     }
 }
 
 /// Deals with what is there, then follows until the server stops. The first pass is over when this returns.
-pub(crate) async fn run(mut controller: Controller, mut stopping: Stopping) {
-    let Some(row) = definitions_row() else { return };
+pub(crate) async fn run(mut controller: Controller, tasks: &Tasks, mut stopping: Stopping) {
+    let row = resources::DEFINITIONS;
     let prefix = row.prefix();
     let wake = controller.cache.resource(&prefix).subscribe();
     let first = controller.pass(row).await;
-    tokio::spawn(async move {
+    tasks.spawn("custom resource definitions", async move {
         let mut wake = wake;
         let mut last = first;
+        let mut swept = Instant::now();
         loop {
-            let timer = if last == Pass::Waits { WAIT_FOR_OBJECTS } else { Duration::from_secs(3600) };
+            let timer = if last == Pass::Waits { WAIT_FOR_OBJECTS } else { IDLE_TIME };
             tokio::select! {
                 changed = wake.changed() => if changed.is_err() { return },
                 () = tokio::time::sleep(timer) => {}
                 () = stopping.stopped() => return,
             }
             wake.borrow_and_update();
+            if swept.elapsed() >= IDLE_TIME {
+                swept = Instant::now();
+                controller.forget_idle();
+            }
             last = controller.pass(row).await;
         }
     });
-}
-
-fn definitions_row() -> Option<&'static Resource<'static>> {
-    let (group, plural) = super::DEFINITIONS;
-    resources::find(group, "v1", plural)
 }
 
 impl Controller {
@@ -107,7 +139,7 @@ impl Controller {
                 Ok(Pass::Waits) if result == Pass::Settled => result = Pass::Waits,
                 Ok(Pass::Waits) => {}
                 Err(error) => {
-                    warn!(customResourceDefinition = name, err = %error, "Failed to update definition");
+                    warn!(customResourceDefinition = name, err = %chain(&error), "Failed to update definition");
                     result = Pass::Waits;
                 }
             }
@@ -125,11 +157,16 @@ impl Controller {
         let mut seen = Vec::with_capacity(objects.len());
         for (key, object) in objects {
             let name = key.rsplit('/').next().unwrap_or_default().to_owned();
-            let is_new = self.known.get(&name).is_none_or(|known| known.revision < object.revision);
-            if is_new {
-                let served = self.known.remove(&name).and_then(|known| known.served);
-                let document = Arc::new(object.decode());
-                self.known.insert(name.clone(), Known { revision: object.revision, document, served });
+            match self.known.get_mut(&name) {
+                Some(known) if known.revision > object.revision => {}
+                // Hundreds of definitions are not kept twice.
+                Some(known) if known.revision == object.revision => {
+                    (known.object, known.is_cached) = (object.clone(), true);
+                }
+                known => {
+                    let served = known.and_then(|known| known.served.take());
+                    self.known.insert(name.clone(), KnownDefinition::new(object.clone(), served));
+                }
             }
             seen.push(name);
         }
@@ -140,11 +177,11 @@ impl Controller {
     async fn step(&mut self, row: &Resource<'_>, name: &str) -> Result<Pass, store::Error> {
         let Some(known) = self.known.get(name) else { return Ok(Pass::Settled) };
         let (document, revision) = (known.document.clone(), known.revision);
-        let now = clock::now().to_string();
+        let now = self.clock.now_seconds().to_string();
         if metadata::is_deleting(&document) {
             return self.finalize(row, &document, revision, &now).await;
         }
-        let group = document.str_at(&["spec", "group"]).unwrap_or_default();
+        let group = document.text_at(&["spec", "group"]);
         let others: Vec<Arc<Value>> = self
             .known
             .iter()
@@ -156,7 +193,14 @@ impl Controller {
         if !names_changed && !definition_status::establish(&mut changed, &now) {
             return Ok(Pass::Settled);
         }
-        self.write(row, name, changed, revision).await
+        let mut whole = self.whole(name);
+        copy_status(&mut whole, &changed);
+        self.write(row, name, whole, revision).await
+    }
+
+    /// The definition with its schemas.
+    fn whole(&self, name: &str) -> Value {
+        self.known.get(name).map(|known| known.object.decode()).unwrap_or_default()
     }
 
     async fn write(
@@ -167,24 +211,23 @@ impl Controller {
         revision: Revision,
     ) -> Result<Pass, store::Error> {
         let mut document = normal(row, document);
-        if let Some(known) = self.known.get(name) {
-            match managed_fields(row, &known.document, &document) {
-                Some(entries) => metadata::set(&mut document, "managedFields", entries),
-                None => metadata::remove(&mut document, "managedFields"),
-            }
+        let now = self.clock.now_seconds().to_string();
+        match managed_fields(row, &self.whole(name), &document, &now) {
+            Some(entries) => metadata::set(&mut document, "managedFields", entries),
+            None => metadata::remove(&mut document, "managedFields"),
         }
         let Some(value) = stored::encode(&mut document) else { return Ok(Pass::Settled) };
         let write = Write {
             key: row.key("", name),
             guard: Guard::Unchanged(revision),
-            change: Change::Put { value, ttl: None },
+            change: Change::Put { value: value.clone(), ttl: None },
         };
         if let Outcome::Done { revision } = self.store.write(write).await?
             && let Some(known) = self.known.get_mut(name)
+            && let Some(object) = Served::new(&value, revision)
         {
             // Others in the same pass must know the names that were just taken.
-            known.document = Arc::new(document);
-            known.revision = revision;
+            *known = KnownDefinition::written(object, known.served.take());
         }
         Ok(Pass::Wrote)
     }
@@ -201,7 +244,7 @@ impl Controller {
         if !finalizers.iter().any(|it| it == CLEANUP_FINALIZER) {
             return Ok(Pass::Settled);
         }
-        let name = metadata::text(document, "name").to_owned();
+        let name = metadata::name(document).to_owned();
         if self.delete_objects(document, now).await? > 0 {
             let mut changed = document.clone();
             let message = "CustomResource deletion is in progress";
@@ -216,7 +259,9 @@ impl Controller {
             if changed == *document {
                 return Ok(Pass::Waits);
             }
-            return self.write(row, &name, changed, revision).await;
+            let mut whole = self.whole(&name);
+            copy_status(&mut whole, &changed);
+            return self.write(row, &name, whole, revision).await;
         }
         let rest: Vec<Value> = finalizers.iter().filter(|it| *it != CLEANUP_FINALIZER).map(Value::from).collect();
         if rest.is_empty() {
@@ -226,7 +271,7 @@ impl Controller {
             }
             return Ok(Pass::Wrote);
         }
-        let mut changed = document.clone();
+        let mut changed = self.whole(&name);
         metadata::set(&mut changed, "finalizers", rest);
         let (reason, message) = ("InstanceDeletionCompleted", "removed all instances");
         definition_status::set_condition(&mut changed, "Terminating", false, reason, message, now);
@@ -235,8 +280,8 @@ impl Controller {
 
     /// Deletes all objects of a definition; gives back how many are held back by finalizers.
     async fn delete_objects(&self, document: &Value, now: &str) -> Result<usize, store::Error> {
-        let group = document.str_at(&["spec", "group"]).unwrap_or_default();
-        let plural = document.str_at(&["status", "acceptedNames", "plural"]).unwrap_or_default();
+        let group = document.text_at(&["spec", "group"]);
+        let plural = document.text_at(&["status", "acceptedNames", "plural"]);
         let is_builtin = resources::all().iter().any(|it| it.group == group && it.plural == plural);
         if plural.is_empty() || is_builtin || !definition_status::is_true(document, "Established") {
             return Ok(0);
@@ -263,7 +308,7 @@ impl Controller {
             }
             metadata::set(&mut object, "deletionTimestamp", now);
             metadata::set(&mut object, "deletionGracePeriodSeconds", 0_i64);
-            let generation = object.at(&["metadata", "generation"]).and_then(Value::as_i64).unwrap_or_default();
+            let generation = object.int_at(&["metadata", "generation"]);
             metadata::set(&mut object, "generation", generation.saturating_add(1));
             if let Some(value) = stored::encode(&mut object) {
                 let write = Write {
@@ -271,46 +316,61 @@ impl Controller {
                     guard: Guard::Unchanged(entry.revision),
                     change: Change::Put { value, ttl: None },
                 };
-                // A conflict means that the object changed: the next pass looks at it again.
+                // A conflict means that the object changed: the next pass processes it again.
                 let _ = self.store.write(write).await?;
             }
         }
         Ok(held_back)
     }
 
+    /// Drops compiled schemas that no request has needed for a while: the definitions are served from their text again.
+    fn forget_idle(&mut self) {
+        for known in self.known.values_mut() {
+            known.is_idle = known.served.as_ref().is_some_and(|served| served.is_idle());
+        }
+    }
+
     /// Makes what is established the current snapshot.
     fn install(&mut self, customs: &Customs) {
+        let compiler = Compiler {
+            allows_expressions: self.allows_expressions,
+            languages: &customs.languages,
+            conversions: customs.conversions.as_ref(),
+        };
         let mut definitions = Vec::new();
         for known in self.known.values_mut() {
             if !definition_status::is_true(&known.document, "Established") {
                 known.served = None;
                 continue;
             }
-            if known.document.str_at(&["spec", "conversion", "strategy"]) == Some("Webhook") {
-                if known.served.take().is_some() {
-                    let name = metadata::text(&known.document, "name");
-                    warn!(customResourceDefinition = name, "Stopped serving definition with a webhook converter");
-                }
-                continue;
-            }
             let served = match known.served.take() {
-                Some(served) if served.revision == known.revision => served,
-                before => Arc::new(Definition::new(
-                    &known.document,
-                    known.revision,
-                    (self.allows_expressions, &customs.languages),
-                    before.as_deref(),
-                )),
+                Some(served) if served.revision == known.revision && !known.is_idle => served,
+                // Compiled by the next pass, from the text in the cache: it would keep the written one in memory.
+                before if !known.is_cached => {
+                    definitions.extend(before.clone());
+                    known.served = before;
+                    continue;
+                }
+                before => {
+                    let (whole, source) = (known.object.decode(), &known.object);
+                    Arc::new(Definition::new(&whole, source, known.revision, compiler, before.as_deref()))
+                }
             };
             definitions.push(served.clone());
-            known.served = Some(served);
+            (known.served, known.is_idle) = (Some(served), false);
         }
         customs.install(Snapshot::new(definitions));
     }
 }
 
-/// Who owns the fields of a definition after the server wrote its status.
-fn managed_fields(row: &Resource<'_>, old: &Value, new: &Value) -> Option<Value> {
+fn copy_status(to: &mut Value, from: &Value) {
+    if let (Some(fields), Some(status)) = (to.as_object_mut(), from.get("status")) {
+        fields.insert("status", status.clone());
+    }
+}
+
+/// Managed fields of a definition after the server wrote its status.
+fn managed_fields(row: &Resource<'_>, old: &Value, new: &Value, now: &str) -> Option<Value> {
     let (versions, api_version) = (BuiltIn::new(row, "status"), row.api_version("v1"));
     let write = apply::Write {
         versions: &versions,
@@ -318,7 +378,7 @@ fn managed_fields(row: &Resource<'_>, old: &Value, new: &Value) -> Option<Value>
         kind: row.kind,
         subresource: "status",
         manager: "kube-apiserver",
-        now: &clock::now().to_string(),
+        now,
     };
     write.update(old, new)
 }
@@ -327,4 +387,44 @@ fn managed_fields(row: &Resource<'_>, old: &Value, new: &Value) -> Option<Value>
 fn normal(row: &Resource<'_>, document: Value) -> Value {
     let decoded = row.object_type("v1").and_then(|of| api::types::decode(of, &document).ok());
     decoded.map_or(document, |decoded| decoded.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use store::Embedded;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn established_definition_is_served_from_the_cached_text() {
+        let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let cache = Cache::start(store.clone(), 1, 1 << 20).await.unwrap();
+        let customs = Arc::new(Customs::new(None));
+        let mut controller = Controller::new(store.clone(), cache.clone(), &customs, true, Clock::system());
+        let row = resources::DEFINITIONS;
+        let names = api::json!({"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"});
+        let schema = api::json!({"openAPIV3Schema": {"type": "object"}});
+        let version = api::json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+        let mut definition = api::json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "as.example.com", "uid": "u", "creationTimestamp": "2000-01-01T00:00:00Z"},
+            "spec": {"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]}
+        });
+        let key = row.key("", "as.example.com");
+        let value = stored::encode(&mut definition).unwrap();
+        let resource = cache.resource(&row.prefix());
+        let mut seen = resource.subscribe();
+        let outcome = store.write(Write::create(key.as_str(), value)).await.unwrap();
+        assert!(matches!(outcome, Outcome::Done { .. }), "{outcome:?}");
+        let mut passes = Vec::new();
+        while passes.last() != Some(&Pass::Settled) || customs.snapshot().definitions.is_empty() {
+            seen.changed().await.unwrap();
+            passes.push(controller.pass(row).await);
+        }
+        assert!(passes.contains(&Pass::Wrote), "{passes:?}");
+        let cached = resource.get(&key).unwrap();
+        assert!(Arc::ptr_eq(&controller.known["as.example.com"].object, &cached));
+        let serving = customs.snapshot().find("example.com", "v1", "as").cloned().unwrap();
+        assert!(serving.is_from(&cached));
+    }
 }

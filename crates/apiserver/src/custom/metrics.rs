@@ -1,9 +1,10 @@
-//! What the expressions of printer columns do, per definition and column.
+//! Metrics of printer column expressions, per definition and column.
 //!
-//! Labels are bounded: the first few hundred columns have series of their own, the others share one.
+//! Labels are bounded: the first few hundred columns have separate series, the others share one.
 
+use locks::Mutex;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use registry::custom_resource::printer_columns::{Columns, Tally};
 use telemetry::metrics::{Counter, Family, Histogram, Registry};
@@ -11,11 +12,11 @@ use tracing::warn;
 
 use super::serving::Serving;
 
-/// How many columns have series of their own,
+/// Number of columns with separate series.
 const SERIES_MAX: usize = 500;
 /// and all others this name.
 const OTHER: &str = "other";
-/// How many failures are remembered, so that each is logged once.
+/// Maximum number of recorded failures, so that each is logged once.
 const LOGGED_MAX: usize = 10_000;
 
 const LABELS: &[&str] = &["crd", "column"];
@@ -111,7 +112,7 @@ impl ColumnMetrics {
 
     fn labels(&self, definition: &str, column: &str) -> (String, String) {
         let labels = (definition.to_owned(), column.to_owned());
-        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = self.named.lock();
         if named.contains(&labels) || named.len() < SERIES_MAX {
             named.insert(labels.clone());
             return labels;
@@ -120,7 +121,7 @@ impl ColumnMetrics {
     }
 
     fn is_first(&self, key: String) -> bool {
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = self.logged.lock();
         if logged.len() >= LOGGED_MAX {
             logged.clear();
         }

@@ -1,6 +1,6 @@
-//! Rows of custom resources: what a version of a definition says, in the form that the verbs read of built-in ones.
+//! Rows of custom resources: a version of a definition in the form of the table of built-in resources.
 //!
-//! Rows are borrowed, and go with their definition. Who goes on after the request holds a [`Row`].
+//! Rows are borrowed, and dropped with their definition. Work that continues after the request holds a [`Row`].
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use api::json::Value;
 use super::serving::Serving;
 use crate::resources::{Custom, Resource, Subresource};
 
-/// What can be done with custom resources, in the order of discovery.
+/// Verbs of custom resources, in the order of discovery.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
-/// What can be done while their definition goes.
+/// Verbs while their definition is being deleted.
 const VERBS_WHILE_TERMINATING: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 const PARTS: &[&str] = &["get", "patch", "update"];
 
 const STATUS: Subresource = Subresource { name: "status", kind: ("", "", ""), verbs: PARTS };
 const SCALE: Subresource = Subresource { name: "scale", kind: ("autoscaling", "v1", "Scale"), verbs: PARTS };
 
-/// What a row of a custom resource is made of.
+/// Parts of a custom resource's row.
 pub(super) struct Names {
     group: String,
     version: String,
@@ -36,7 +36,7 @@ pub(super) struct Names {
 }
 
 impl Names {
-    /// Those of a version of a definition whose names are accepted.
+    /// Names of a version of a definition whose names are accepted.
     pub(super) fn of_version(definition: &Value, version: &Value, storage_version: &str) -> Self {
         let names = definition.at(&["status", "acceptedNames"]);
         let name = |field: &str| names.and_then(|names| names.str_at(&[field])).unwrap_or_default().to_owned();
@@ -49,8 +49,8 @@ impl Names {
         let fields = version.get("selectableFields").and_then(Value::as_array).unwrap_or_default();
         let fields = fields.iter().filter_map(|field| field.str_at(&["jsonPath"]));
         Self {
-            group: definition.str_at(&["spec", "group"]).unwrap_or_default().to_owned(),
-            version: version.str_at(&["name"]).unwrap_or_default().to_owned(),
+            group: definition.text_at(&["spec", "group"]).to_owned(),
+            version: version.text("name").to_owned(),
             plural: name("plural"),
             singular: name("singular"),
             kind: name("kind"),
@@ -95,7 +95,7 @@ pub(crate) enum Row {
 }
 
 impl Row {
-    /// What it says.
+    /// The resource.
     pub(crate) fn resource(&self) -> Resource<'_> {
         match self {
             Row::BuiltIn(row) => **row,
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_what_its_definition_says() {
+    fn row_matches_its_definition() {
         let definition = api::json!({
             "spec": {"group": "rows.example.com", "scope": "Namespaced"},
             "status": {"acceptedNames": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList", "shortNames": ["x"]}}

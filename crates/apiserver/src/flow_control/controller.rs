@@ -6,39 +6,47 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use ::clock::Clock;
 use api::json::Value;
 use store::{Change, Guard, Revision, Store, Write};
+use telemetry::logs::chain;
 use tracing::warn;
 
 use super::FlowControl;
-use super::objects::{self, AUTO_UPDATE, Configuration, LEVELS, PRODUCER, SCHEMAS};
-use crate::clock;
-use crate::objects::apply::{self, BuiltIn};
-use crate::objects::metadata;
-use crate::resources::Resource;
-use crate::server::Stopping;
-use crate::serving::bootstrap;
-use crate::storage::cache::Cache;
-use crate::storage::stored;
+use super::objects::{self, AUTO_UPDATE, Configuration, PRODUCER};
+use crate::resources::{self, Resource};
+use crate::shutdown::Stopping;
+use api::metadata;
+use cache::Cache;
+use cache::background::Tasks;
+use cache::stored;
+use patching::apply::{self, BuiltIn};
 
-/// Seats are shared out anew so often.
+/// Interval at which seats are redistributed.
 const ADJUST_EVERY: Duration = Duration::from_secs(10);
 
 /// An object that exists, and its revision.
-type Existing = (Value, Revision);
+type ExistingObject = (Value, Revision);
 
 /// Applies what is there, then follows until the server stops.
-pub(crate) async fn run(flow: &Arc<FlowControl>, store: Arc<dyn Store>, cache: Arc<Cache>, mut stopping: Stopping) {
-    let (Some(levels), Some(schemas)) = (objects::row(LEVELS), objects::row(SCHEMAS)) else { return };
+pub(crate) async fn run(
+    flow: &Arc<FlowControl>,
+    store: Arc<dyn Store>,
+    cache: Arc<Cache>,
+    clock: Clock,
+    tasks: &Tasks,
+    mut stopping: Stopping,
+) {
+    let (levels, schemas) = (resources::PRIORITY_LEVELS, resources::FLOW_SCHEMAS);
     let mut wakes = [levels, schemas].map(|row| cache.resource(&row.prefix()).subscribe());
     let mut controller =
-        Controller { flow: Arc::downgrade(flow), store, cache, configuration: Configuration::default() };
+        Controller { flow: Arc::downgrade(flow), store, cache, clock, configuration: Configuration::default() };
     controller.apply(levels, schemas);
-    tokio::spawn(async move {
+    tasks.spawn("flow control", async move {
         let mut wants_writing = true;
         loop {
             if wants_writing && let Err(error) = controller.keep(levels, schemas).await {
-                warn!(err = %error, "Failed to update objects of flow control");
+                warn!(err = %chain(&error), "Failed to update objects of flow control");
             }
             let [of_levels, of_schemas] = &mut wakes;
             tokio::select! {
@@ -63,11 +71,12 @@ struct Controller {
     flow: Weak<FlowControl>,
     store: Arc<dyn Store>,
     cache: Arc<Cache>,
+    clock: Clock,
     configuration: Configuration,
 }
 
 impl Controller {
-    fn existing(&self, row: &Resource<'_>) -> Vec<Existing> {
+    fn existing(&self, row: &Resource<'_>) -> Vec<ExistingObject> {
         let snapshot = self.cache.resource(&row.prefix()).list(&row.prefix(), None, 0, |_, _| true);
         snapshot.objects.iter().map(|(_, object)| (object.decode(), object.revision)).collect()
     }
@@ -80,15 +89,15 @@ impl Controller {
         flow.configure(&self.configuration, Instant::now());
     }
 
-    /// Makes built-in objects that are gone, brings those up to date that want it, and says which schemas lead nowhere.
+    /// Creates missing built-in objects, updates outdated ones, and marks schemas whose level does not exist.
     async fn keep(&self, levels: &Resource<'_>, schemas: &Resource<'_>) -> Result<(), store::Error> {
         for row in [levels, schemas] {
             let existing = self.existing(row);
             for wanted in objects::built_in(row.plural) {
-                let name = metadata::text(&wanted, "name");
-                match existing.iter().find(|(object, _)| metadata::text(object, "name") == name) {
+                let name = metadata::name(&wanted);
+                match existing.iter().find(|(object, _)| metadata::name(object) == name) {
                     None => {
-                        if let Some(write) = bootstrap::make(row, wanted.clone()) {
+                        if let Some(write) = objects::make(row, wanted.clone(), self.clock.now_seconds()) {
                             // A conflict means that another server was faster.
                             let _ = self.store.write(write).await?;
                         }
@@ -98,8 +107,8 @@ impl Controller {
             }
         }
         let names: Vec<String> =
-            self.existing(levels).iter().map(|(level, _)| metadata::text(level, "name").to_owned()).collect();
-        let now = clock::now().to_string();
+            self.existing(levels).iter().map(|(level, _)| metadata::name(level).to_owned()).collect();
+        let now = self.clock.now_seconds().to_string();
         for (schema, revision) in self.existing(schemas) {
             let exists = |level: &str| names.iter().any(|it| it == level);
             if let Some(changed) = objects::with_status(&schema, exists, &now) {
@@ -112,10 +121,10 @@ impl Controller {
     async fn update(
         &self,
         row: &Resource<'_>,
-        (object, revision): &Existing,
+        (object, revision): &ExistingObject,
         wanted: &Value,
     ) -> Result<(), store::Error> {
-        let follows = object.at(&["metadata", "annotations", AUTO_UPDATE]).and_then(Value::as_str) == Some("true");
+        let follows = object.str_at(&["metadata", "annotations", AUTO_UPDATE]) == Some("true");
         let (Some(spec), Some(wanted)) = (object.get("spec"), wanted.get("spec")) else { return Ok(()) };
         if !follows || spec == wanted {
             return Ok(());
@@ -128,9 +137,10 @@ impl Controller {
         if changed.get("spec") == Some(spec) {
             return Ok(());
         }
-        let generation = object.at(&["metadata", "generation"]).and_then(Value::as_i64).unwrap_or_default();
+        let generation = object.int_at(&["metadata", "generation"]);
         metadata::set(&mut changed, "generation", generation.saturating_add(1));
-        let (versions, api_version, now) = (BuiltIn::new(row, ""), row.api_version("v1"), clock::now().to_string());
+        let now = self.clock.now_seconds().to_string();
+        let (versions, api_version) = (BuiltIn::new(row, ""), row.api_version("v1"));
         let (kind, subresource, manager, now) = (row.kind, "", PRODUCER, now.as_str());
         let write = apply::Write { versions: &versions, api_version: &api_version, kind, subresource, manager, now };
         if let Some(managed_fields) = write.update(object, &changed) {
@@ -140,10 +150,10 @@ impl Controller {
     }
 
     async fn put(&self, row: &Resource<'_>, mut object: Value, revision: Revision) -> Result<(), store::Error> {
-        let key = row.key("", metadata::text(&object, "name"));
+        let key = row.key("", metadata::name(&object));
         let Some(value) = stored::encode(&mut object) else { return Ok(()) };
         let write = Write { key, guard: Guard::Unchanged(revision), change: Change::Put { value, ttl: None } };
-        // A conflict means that somebody was faster: the change is seen and looked at again.
+        // A conflict means that another writer was faster: the change will be observed and processed.
         self.store.write(write).await.map(drop)
     }
 }

@@ -1,10 +1,10 @@
-//! How many seats a priority level has wanted over a period: the most, on average, and smoothed over periods.
+//! Demand of a priority level over a period: maximum, average, and smoothed over periods.
 //!
 //! Levels lend what they do not need to those that do; how much that is, is read from here.
 
 use std::time::Instant;
 
-/// How slowly an earlier demand is forgotten: half of it in five minutes, at one period every ten seconds.
+/// Decay of an earlier demand: half of it in five minutes, at one period every ten seconds.
 const SMOOTHING: f64 = 0.977;
 
 /// A number that is followed over time.
@@ -20,7 +20,7 @@ pub(super) struct Demand {
     smoothed: f64,
 }
 
-/// What a period showed.
+/// Demand of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Observed {
     pub(super) highest: f64,
@@ -78,7 +78,7 @@ mod tests {
         let observed = demand.end_period(at(10));
         assert_eq!((observed.highest, observed.average, observed.deviation), (10.0, 5.0, 5.0));
         assert_eq!(observed.smoothed, 10.0);
-        // What was is forgotten slowly.
+        // Past demand decays slowly.
         let quiet = demand.end_period(at(20));
         assert_eq!((quiet.highest, quiet.average), (0.0, 0.0));
         assert!((quiet.smoothed - 9.77).abs() < 1e-9);

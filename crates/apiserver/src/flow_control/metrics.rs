@@ -1,4 +1,4 @@
-//! What flow control counts, under Kubernetes' names.
+//! Metrics of flow control, under Kubernetes' names.
 
 use std::sync::Arc;
 

@@ -1,19 +1,20 @@
 //! FlowSchemas and PriorityLevelConfigurations: what is read of them, and the status that the server gives schemas.
 
 use api::json::{self, Value};
+use api::time::Timestamp;
 
 use super::queues::Shape;
 use super::shares::Shares;
-use crate::objects::apply::{self, BuiltIn};
-use crate::objects::metadata;
+use crate::initial_objects;
 use crate::resources::{self, Resource};
-use crate::serving::bootstrap;
+use api::metadata;
+use patching::apply::{self, BuiltIn};
 
 pub(crate) const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 pub(crate) const SCHEMAS: &str = "flowschemas";
 pub(crate) const LEVELS: &str = "prioritylevelconfigurations";
 
-/// Who writes the built-in objects, and who writes the status of schemas.
+/// Field manager of the built-in objects, and of the status of schemas.
 pub(crate) const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
 const CONSUMER: &str = "api-priority-and-fairness-config-consumer-v1";
 
@@ -23,7 +24,7 @@ pub(super) const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 /// The objects that are there even when they are not.
 const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
 
-/// Everything that is configured.
+/// The whole configuration.
 #[derive(Debug, Default)]
 pub(super) struct Configuration {
     pub(super) levels: Vec<LevelConfiguration>,
@@ -51,16 +52,16 @@ impl Configuration {
     pub(super) fn of(levels: &[Value], schemas: &[Value]) -> Self {
         let mut all = Self::default();
         let imagined = |plural: &str, known: &[Value]| -> Vec<Value> {
-            let missing = MANDATORY.iter().filter(|name| !known.iter().any(|it| metadata::text(it, "name") == **name));
+            let missing = MANDATORY.iter().filter(|name| !known.iter().any(|it| metadata::name(it) == **name));
             let built_in = built_in(plural);
-            missing.filter_map(|name| built_in.iter().find(|it| metadata::text(it, "name") == *name).cloned()).collect()
+            missing.filter_map(|name| built_in.iter().find(|it| metadata::name(it) == *name).cloned()).collect()
         };
         for level in levels.iter().chain(&imagined(LEVELS, levels)) {
             all.levels.push(LevelConfiguration::of(level));
         }
         for schema in schemas.iter().chain(&imagined(SCHEMAS, schemas)) {
             all.schemas.push(SchemaConfiguration {
-                name: metadata::text(schema, "name").to_owned(),
+                name: metadata::name(schema).to_owned(),
                 uid: metadata::text(schema, "uid").to_owned(),
                 level: level_of(schema).to_owned(),
                 document: schema.clone(),
@@ -75,13 +76,13 @@ impl LevelConfiguration {
     fn of(level: &Value) -> Self {
         let is_exempt = level.str_at(&["spec", "type"]) == Some("Exempt");
         let kind = if is_exempt { "exempt" } else { "limited" };
-        let number = |path: &[&str]| level.at(path).and_then(Value::as_i64).filter(|number| *number >= 0);
+        let number = |path: &[&str]| level.i64_at(path).filter(|number| *number >= 0);
         let own = |field: &str| number(&["spec", kind, field]);
         let queuing = |field: &str| number(&["spec", kind, "limitResponse", "queuing", field]).unwrap_or_default();
         let queues = level.str_at(&["spec", kind, "limitResponse", "type"]) == Some("Queue");
         let positive = |number: i64| u64::try_from(number).unwrap_or_default();
         Self {
-            name: metadata::text(level, "name").to_owned(),
+            name: metadata::name(level).to_owned(),
             uid: metadata::text(level, "uid").to_owned(),
             shape: Shape {
                 queues: if queues { positive(queuing("queues")) } else { 0 },
@@ -100,22 +101,18 @@ impl LevelConfiguration {
 
 /// The priority level that a schema leads to.
 fn level_of(schema: &Value) -> &str {
-    schema.str_at(&["spec", "priorityLevelConfiguration", "name"]).unwrap_or_default()
+    schema.text_at(&["spec", "priorityLevelConfiguration", "name"])
 }
 
 /// The built-in objects of a resource.
 pub(super) fn built_in(plural: &str) -> Vec<Value> {
-    let objects = json::parse(bootstrap::OBJECTS.as_bytes()).unwrap_or_default();
+    let objects = json::parse(initial_objects::OBJECTS.as_bytes()).unwrap_or_default();
     objects.get(plural).and_then(Value::as_array).unwrap_or_default().to_vec()
 }
 
-pub(crate) fn row(plural: &str) -> Option<&'static Resource<'static>> {
-    resources::find(GROUP, "v1", plural)
-}
-
-/// The schema with a status that says whether its level exists; none if it says so already.
+/// Returns the schema with a status that reports whether its level exists; `None` if it is unchanged.
 pub(crate) fn with_status(schema: &Value, level_exists: impl Fn(&str) -> bool, now: &str) -> Option<Value> {
-    let row = row(SCHEMAS)?;
+    let row = resources::FLOW_SCHEMAS;
     let level = level_of(schema);
     let reference = format!("This FlowSchema references the PriorityLevelConfiguration object named \"{level}\"");
     let (status, reason, message) = if level_exists(level) {
@@ -123,7 +120,7 @@ pub(crate) fn with_status(schema: &Value, level_exists: impl Fn(&str) -> bool, n
     } else {
         ("True", "NotFound", format!("{reference} but there is no such object"))
     };
-    let conditions = schema.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+    let conditions = schema.list_at(&["status", "conditions"]);
     let said = conditions.iter().find(|it| it.str_at(&["type"]) == Some("Dangling"));
     let says = |field: &str, text: &str| said.and_then(|it| it.str_at(&[field])) == Some(text);
     if says("status", status) && says("reason", reason) && says("message", &message) {
@@ -131,7 +128,7 @@ pub(crate) fn with_status(schema: &Value, level_exists: impl Fn(&str) -> bool, n
     }
     let config = api::json!({
         "apiVersion": (row.api_version("v1")), "kind": (row.kind),
-        "metadata": {"name": (metadata::text(schema, "name"))},
+        "metadata": {"name": (metadata::name(schema))},
         "status": {"conditions": [{
             "type": "Dangling", "status": status, "lastTransitionTime": now, "reason": reason, "message": message
         }]}
@@ -153,12 +150,21 @@ pub(super) fn normal(row: &Resource<'_>, object: Value) -> Value {
     decoded.map_or(object, |decoded| decoded.value)
 }
 
+/// A new object in its normal form, as a write. A schema that is built in leads somewhere.
+pub(crate) fn make(resource: &Resource<'_>, object: Value, now: Timestamp) -> Option<store::Write> {
+    initial_objects::make(resource, object, PRODUCER, true, now, |normal| {
+        let has_status = resource.plural == SCHEMAS;
+        let status = has_status.then(|| with_status(&normal, |_| true, &now.to_string())).flatten();
+        status.unwrap_or(normal)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_imagined() {
+    fn missing_objects_use_defaults() {
         let all = Configuration::of(&[], &[]);
         let names: Vec<&str> = all.levels.iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, MANDATORY);
@@ -169,7 +175,7 @@ mod tests {
     #[test]
     fn levels_are_read() {
         let levels = built_in(LEVELS);
-        let find = |name: &str| levels.iter().find(|it| metadata::text(it, "name") == name).unwrap();
+        let find = |name: &str| levels.iter().find(|it| metadata::name(it) == name).unwrap();
         let low = LevelConfiguration::of(find("workload-low"));
         assert_eq!(low.shape, Shape { queues: 128, hand: 6, length_max: 50 });
         assert_eq!((low.shares.nominal, low.shares.lendable_percent), (100.0, 90.0));
@@ -179,10 +185,10 @@ mod tests {
 
     #[test]
     fn a_schema_says_whether_its_level_exists() {
-        let mut schema = built_in(SCHEMAS).into_iter().find(|it| metadata::text(it, "name") == "probes").unwrap();
+        let mut schema = built_in(SCHEMAS).into_iter().find(|it| metadata::name(it) == "probes").unwrap();
         schema.as_object_mut().unwrap().insert("kind", "FlowSchema");
         schema.as_object_mut().unwrap().insert("apiVersion", "flowcontrol.apiserver.k8s.io/v1");
-        let schema = normal(row(SCHEMAS).unwrap(), schema);
+        let schema = normal(resources::FLOW_SCHEMAS, schema);
         let found = with_status(&schema, |_| true, "2026-01-01T00:00:00Z").unwrap();
         assert_eq!(found.at(&["status", "conditions"]).unwrap().as_array().unwrap().len(), 1);
         assert_eq!(with_status(&found, |_| true, "2026-01-01T00:00:01Z"), None);

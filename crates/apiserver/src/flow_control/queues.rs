@@ -1,4 +1,4 @@
-//! The seats of one priority level, and who waits for them: fair queues, as Kubernetes' `fairqueuing` has them.
+//! The seats of one priority level, and its waiting requests: fair queues, as in Kubernetes' `fairqueuing`.
 //!
 //! A flow is dealt a few of the level's queues and waits in the one with the least work, so that a flow which fills its own
 //! queues leaves others to most flows. Of the queues, the next to be served is the one whose request would end first if
@@ -11,21 +11,21 @@ use tokio::sync::oneshot;
 
 use super::demand::Demand;
 
-/// A request is taken to last so long until it has ended.
+/// Estimated duration of a running request.
 const DURATION_ESTIMATE: f64 = 0.003;
 
-/// How those wait who find no seat.
+/// Queues for requests without a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Shape {
-    /// How many queues there are; none means that nobody waits.
+    /// Number of queues; 0 disables waiting.
     pub(super) queues: u64,
-    /// How many of them one flow is dealt.
+    /// Number of queues that one flow is dealt.
     pub(super) hand: u64,
-    /// How many requests wait in one of them.
+    /// Maximum length of a queue.
     pub(super) length_max: usize,
 }
 
-/// Leave to go on: seats, which are given back with [`Queues::leave`].
+/// Permission to run: seats, which are released with [`Queues::leave`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Ticket {
     queue: Option<u64>,
@@ -41,18 +41,18 @@ pub(super) struct Place {
     id: u64,
     /// Gets the ticket.
     pub(super) ticket: oneshot::Receiver<Ticket>,
-    /// How many wait in the queue, this one included.
+    /// Number of requests in the queue, including this one.
     pub(super) length: usize,
 }
 
-/// Why a request is refused, as metrics name it.
+/// Reason of a rejection, as in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     /// The level has no queues, and no free seats.
     ConcurrencyLimit,
     /// The queue is full.
     QueueFull,
-    /// Its turn did not come in time.
+    /// The request timed out in the queue.
     TimeOut,
 }
 
@@ -66,7 +66,7 @@ impl Refusal {
     }
 }
 
-/// What becomes of a request that arrives.
+/// Result of an arrival.
 #[derive(Debug)]
 pub(super) enum Arrival {
     Runs(Ticket),
@@ -82,20 +82,20 @@ pub(super) struct Queues {
     executing: u64,
     seats_in_use: u64,
     seats_waiting: u64,
-    /// Queues in which somebody waits or from which somebody runs; the others need no memory.
+    /// Queues with waiting or running requests; the others need no memory.
     active: HashMap<u64, Queue>,
-    /// Those in which somebody waits; the one that was served last stands last.
+    /// Queues with waiting requests; the one that was served last comes last.
     occupied: Vec<u64>,
     virtual_time: f64,
     last_time: Instant,
     next_id: u64,
-    /// How many seats were wanted over time.
+    /// Requested seats over time.
     pub(super) demand: Demand,
 }
 
 #[derive(Debug, Default)]
 struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedRequest>,
     seats_waiting: u64,
     executing: u64,
     /// The virtual time at which its next request would begin.
@@ -103,7 +103,7 @@ struct Queue {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct QueuedRequest {
     id: u64,
     seats: u64,
     arrived: f64,
@@ -132,7 +132,7 @@ impl Queues {
         }
     }
 
-    /// Takes over another shape and limit. Who waits in a queue that is no longer dealt keeps the place.
+    /// Applies another shape and limit. Requests in a queue that is no longer dealt keep their place.
     pub(super) fn configure(&mut self, shape: Shape, limit: u64, now: Instant) {
         self.advance(now);
         self.shape = shape;
@@ -140,7 +140,7 @@ impl Queues {
         self.dispatch(now);
     }
 
-    /// How many seats are taken.
+    /// Number of seats in use.
     #[cfg(test)]
     pub(super) fn seats_in_use(&self) -> u64 {
         self.seats_in_use
@@ -158,7 +158,7 @@ impl Queues {
         self.virtual_time += passed.as_secs_f64() * number(used) / number(queues);
     }
 
-    /// A request of a flow that wants this many seats.
+    /// Adds a request of a flow that needs this many seats.
     pub(super) fn arrive(&mut self, now: Instant, flow: u64, seats: u64) -> Arrival {
         self.advance(now);
         if self.shape.queues == 0 {
@@ -184,7 +184,7 @@ impl Queues {
         if queue.waiting.is_empty() {
             self.occupied.push(chosen);
         }
-        queue.waiting.push_back(Waiting { id, seats, arrived: virtual_time, ticket: sender });
+        queue.waiting.push_back(QueuedRequest { id, seats, arrived: virtual_time, ticket: sender });
         queue.seats_waiting = queue.seats_waiting.saturating_add(seats);
         let length = queue.waiting.len();
         self.seats_waiting = self.seats_waiting.saturating_add(seats);
@@ -194,7 +194,8 @@ impl Queues {
         Arrival::Waits(Place { queue: chosen, id, ticket, length })
     }
 
-    /// Of the queues that a flow is dealt, the one with the least work; among equals another one each time.
+    /// Returns the queue with the least work among those that a flow is dealt; among equals another one each
+    /// time.
     fn choose(&self, flow: u64) -> u64 {
         let (cards, count) = deal(flow, self.shape.queues, self.shape.hand);
         let hand = cards.get(..count).unwrap_or_default();
@@ -207,7 +208,7 @@ impl Queues {
         after.iter().chain(before).min_by_key(|queue| work(queue)).copied().unwrap_or_default()
     }
 
-    /// Whether there are seats. Who wants more than there are at all has them when nobody else has any.
+    /// Whether there are free seats. A request wider than the limit runs when no other request does.
     fn has_room_for(&self, seats: u64) -> bool {
         if seats > self.limit {
             return self.executing == 0;
@@ -229,7 +230,7 @@ impl Queues {
         Ticket { queue, seats, started: now }
     }
 
-    /// Gives seats back, and lets those go on who can.
+    /// Releases seats, and starts waiting requests that fit.
     pub(super) fn leave(&mut self, now: Instant, ticket: Ticket) {
         self.advance(now);
         self.release(now, ticket);
@@ -289,7 +290,7 @@ impl Queues {
                 self.occupied.push(place);
             }
             if waiting.ticket.send(ticket).is_err() {
-                // Nobody waits any more.
+                // The request was cancelled.
                 self.release(now, ticket);
             }
         }
@@ -306,7 +307,7 @@ impl Queues {
         ends.min_by(|(left, _), (right, _)| left.total_cmp(right)).map(|(_, place)| place)
     }
 
-    /// A queue gets no credit for the time in which nobody waited in it.
+    /// A queue gets no credit for the time in which it was empty.
     fn bound_next_start(&mut self, place: u64) {
         if let Some(queue) = self.active.get_mut(&place)
             && let Some(oldest) = queue.waiting.front()

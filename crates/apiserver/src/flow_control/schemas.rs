@@ -1,11 +1,11 @@
-//! Which FlowSchema a request belongs to: who asks, and for what.
+//! Matching of requests and FlowSchemas, by user and target.
 //!
 //! Follows Kubernetes' `rule.go`. Of the schemas that match, the one with the lowest precedence counts, then the name.
 
 use api::json::Value;
 
-use crate::http::request::{Target, Verb};
 use crate::identity::User;
+use crate::wire::request::{Target, Verb};
 
 /// A request as schemas see it.
 #[derive(Debug, Clone, Copy)]
@@ -17,14 +17,14 @@ pub(crate) struct Request<'a> {
     pub(crate) path: &'a str,
 }
 
-/// What makes a flow of its own among the requests of a schema.
+/// Property that separates the flows of a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Distinguisher {
     User,
     Namespace,
 }
 
-/// What a FlowSchema says about requests.
+/// Matching rules of a FlowSchema.
 #[derive(Debug)]
 pub(super) struct Matcher {
     pub(super) precedence: i64,
@@ -43,7 +43,7 @@ struct Rule {
 enum Subject {
     User(Box<str>),
     Group(Box<str>),
-    /// How the names of service accounts begin, or the name of one.
+    /// Prefix of the names of service accounts, or the name of one.
     Accounts(String),
     Account(String),
 }
@@ -73,7 +73,7 @@ enum Names {
 
 impl Names {
     fn of(rule: &Value, field: &str) -> Self {
-        let names: Vec<&str> = list(rule, field).iter().filter_map(Value::as_str).collect();
+        let names: Vec<&str> = rule.list(field).iter().filter_map(Value::as_str).collect();
         if names.contains(&"*") { Names::All } else { Names::Some(names.into_iter().map(Into::into).collect()) }
     }
 
@@ -94,10 +94,6 @@ impl Names {
     }
 }
 
-fn list<'v>(value: &'v Value, field: &str) -> &'v [Value] {
-    value.get(field).and_then(Value::as_array).unwrap_or_default()
-}
-
 impl Matcher {
     /// Reads a FlowSchema. What cannot be read matches nothing.
     pub(super) fn of(schema: &Value) -> Self {
@@ -109,9 +105,9 @@ impl Matcher {
             _ => None,
         };
         Self {
-            precedence: spec.at(&["matchingPrecedence"]).and_then(Value::as_i64).unwrap_or(i64::MAX),
+            precedence: spec.i64_at(&["matchingPrecedence"]).unwrap_or(i64::MAX),
             distinguisher,
-            rules: list(spec, "rules").iter().map(Rule::of).collect(),
+            rules: spec.list("rules").iter().map(Rule::of).collect(),
         }
     }
 
@@ -119,7 +115,7 @@ impl Matcher {
         self.rules.iter().any(|rule| rule.matches(request))
     }
 
-    /// What tells the flow of a request from others of the same schema.
+    /// Returns the flow distinguisher of a request.
     pub(super) fn flow<'r>(&self, request: &Request<'r>) -> &'r str {
         match (self.distinguisher, request.target) {
             (Some(Distinguisher::User), _) => &request.user.name,
@@ -132,9 +128,9 @@ impl Matcher {
 impl Rule {
     fn of(rule: &Value) -> Self {
         Self {
-            subjects: list(rule, "subjects").iter().filter_map(Subject::of).collect(),
-            resources: list(rule, "resourceRules").iter().map(ResourceRule::of).collect(),
-            paths: list(rule, "nonResourceRules").iter().map(PathRule::of).collect(),
+            subjects: rule.list("subjects").iter().filter_map(Subject::of).collect(),
+            resources: rule.list("resourceRules").iter().map(ResourceRule::of).collect(),
+            paths: rule.list("nonResourceRules").iter().map(PathRule::of).collect(),
         }
     }
 
@@ -195,7 +191,7 @@ impl ResourceRule {
 
 impl PathRule {
     fn of(rule: &Value) -> Self {
-        let paths: Vec<&str> = list(rule, "nonResourceURLs").iter().filter_map(Value::as_str).collect();
+        let paths: Vec<&str> = rule.list("nonResourceURLs").iter().filter_map(Value::as_str).collect();
         let paths = (!paths.contains(&"*")).then(|| paths.into_iter().map(ToOwned::to_owned).collect());
         Self { verbs: Names::of(rule, "verbs"), paths }
     }
@@ -220,7 +216,7 @@ pub(crate) fn verb_of(verb: Option<Verb>, method: &http::Method) -> std::borrow:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::request::{Query, Route, route};
+    use crate::wire::request::{Query, Route, route};
 
     #[track_caller]
     fn check(rule: &Value, user: &User, method: &str, path: &str, matches: bool) {
@@ -267,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_match_with_what_is_below_them() {
+    fn paths_match_their_subpaths() {
         let rule = |path: &str| {
             api::json!({
                 "subjects": [{"kind": "User", "user": {"name": "*"}}],

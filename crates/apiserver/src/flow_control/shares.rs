@@ -1,11 +1,11 @@
-//! How many seats each priority level has: by its shares, and for now by what others lend it.
+//! Seats of each priority level: by its shares, and temporarily by seats that others lend.
 //!
 //! Follows Kubernetes' `conc_alloc.go`: every level gets the same multiple of what it has wanted lately, within the bounds
 //! of what it must keep and what it may borrow.
 
 use super::demand::Observed;
 
-/// Nobody's target is nothing: it could not be multiplied.
+/// Minimum target: zero could not be multiplied.
 const TARGET_MIN: f64 = 0.001;
 
 /// The seats of a level that follow from its configuration.
@@ -13,13 +13,13 @@ const TARGET_MIN: f64 = 0.001;
 pub(super) struct Seats {
     pub(super) is_exempt: bool,
     pub(super) nominal: f64,
-    /// What it keeps in any case,
+    /// Guaranteed seats.
     pub(super) min: f64,
     /// and what it has at most.
     pub(super) max: f64,
 }
 
-/// What a level's configuration says about seats.
+/// Seats in a level's configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct Shares {
     pub(super) is_exempt: bool,
@@ -40,7 +40,7 @@ pub(super) fn nominal(total: f64, levels: &[Shares]) -> Vec<Seats> {
     levels.iter().map(seats).collect()
 }
 
-/// How many seats each level has for the next period, after what was seen in the last one.
+/// Returns the seats of each level for the next period, given the demand of the last one.
 pub(super) fn current(levels: &[(Seats, Observed)]) -> Vec<f64> {
     let total: f64 = levels.iter().map(|(seats, _)| seats.nominal).sum();
     let least = |(seats, observed): &(Seats, Observed)| {
@@ -89,7 +89,8 @@ impl Item {
     }
 }
 
-/// The factor with which all items together come to `total`: the sum grows with it, so it is found by halving.
+/// Returns the factor with which the sum of all items is `total`: the sum grows with it, so it is found by
+/// bisection.
 fn fair_factor(total: f64, items: Vec<Item>) -> f64 {
     let sum = |factor: f64| items.iter().map(|item| item.at(factor)).sum::<f64>();
     let highest = items.iter().map(|item| item.max / item.target).fold(0.0, f64::max);
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_more_borrows_what_others_lend() {
+    fn busy_level_borrows_lendable_seats() {
         let seats = nominal(100.0, &[level(50.0, 50.0), level(50.0, 50.0)]);
         let now = current(&[wanted(seats[0], 500.0), wanted(seats[1], 0.0)]);
         assert_eq!(now, [75.0, 25.0]);
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_not_borrow_does_not() {
+    fn level_without_borrowing_keeps_its_seats() {
         let mut limited = level(50.0, 0.0);
         limited.borrowing_limit_percent = Some(0.0);
         let seats = nominal(100.0, &[limited, level(50.0, 50.0)]);
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_exempt_requests_use_is_gone_for_the_others() {
+    fn exempt_requests_reduce_other_seats() {
         let exempt = Shares { is_exempt: true, ..Shares::default() };
         let seats = nominal(100.0, &[exempt, level(50.0, 50.0), level(50.0, 50.0)]);
         let now = current(&[wanted(seats[0], 60.0), wanted(seats[1], 50.0), wanted(seats[2], 50.0)]);

@@ -1,8 +1,8 @@
-//! The built-in objects at work: who belongs where, and what a flood does to others.
+//! The built-in objects: classification of requests, and the effect of a flood on others.
 
 use super::*;
-use crate::http::request::{Route, route};
 use crate::identity::User;
+use crate::wire::request::{Route, route};
 
 /// Flow control with the built-in objects.
 fn flow(seats: usize) -> Arc<FlowControl> {
@@ -57,7 +57,7 @@ fn everybody_has_a_level() {
     check(&account("kube-system"), "GET", "/api/v1/pods", "kube-system-service-accounts", "workload-high");
     check(&account("default"), "GET", "/api/v1/pods", "service-accounts", "workload-low");
     check(&user("jane", &[]), "GET", "/api/v1/pods", "global-default", "global-default");
-    // Somebody in no group at all.
+    // A user without groups.
     check(&User { name: "x".to_owned(), ..User::default() }, "GET", "/version", "catch-all", "catch-all");
 }
 
@@ -85,7 +85,7 @@ async fn one_user_floods_and_the_others_go_on() {
         }));
     }
     tokio::time::sleep(Duration::from_millis(1)).await;
-    // Somebody else of the same level has a turn soon, others at once.
+    // Another user of the same level gets a turn soon, others at once.
     let started = tokio::time::Instant::now();
     assert!(seat(&flow, &jane, "/api/v1/namespaces/a/pods/b").await.is_some());
     assert!(started.elapsed() <= Duration::from_millis(200), "{:?}", started.elapsed());
@@ -98,14 +98,14 @@ async fn one_user_floods_and_the_others_go_on() {
     for held in held {
         got += usize::from(held.await.unwrap());
     }
-    // Those who ran, and those in six queues of fifty.
+    // The running requests, and those in six queues of fifty.
     assert!((300..=330).contains(&got), "{got}");
-    let level = flow.levels.lock().unwrap().iter().find(|it| it.name == "global-default").cloned().unwrap();
+    let level = flow.levels.lock().iter().find(|it| it.name == "global-default").cloned().unwrap();
     assert_eq!(level.queues().seats_in_use(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_too_long_is_told_to_come_back() {
+async fn requests_queued_too_long_are_rejected_with_retry() {
     let flow = flow(1);
     let user = User::authenticated("jane", &[]);
     let held = seat(&flow, &user, "/version").await.unwrap();
@@ -117,13 +117,13 @@ async fn who_waits_too_long_is_told_to_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_level_that_is_changed_keeps_who_is_in_it() {
+async fn changed_level_keeps_its_requests() {
     let flow = flow(60);
     let user = User::authenticated("jane", &[]);
     let held = seat(&flow, &user, "/version").await.unwrap();
     let (levels, schemas) = (objects::built_in(objects::LEVELS), objects::built_in(objects::SCHEMAS));
     flow.configure(&Configuration::of(&levels, &schemas), now());
-    let level = flow.levels.lock().unwrap().iter().find(|it| it.name == "global-default").cloned().unwrap();
+    let level = flow.levels.lock().iter().find(|it| it.name == "global-default").cloned().unwrap();
     assert_eq!(level.queues().seats_in_use(), 1);
     drop(held);
     assert_eq!(level.queues().seats_in_use(), 0);

@@ -1,16 +1,16 @@
-//! How many seats a request takes: lists as many as they read, everything else one.
+//! Seats that a request takes: lists in proportion to the objects they read, everything else one.
 //!
 //! Follows Kubernetes' `list_work_estimator.go`, which counts what is held in memory at once. What watchers cost after a
 //! write is not counted: here a change is encoded once for all of them.
 
-use crate::http::request::{Query, Target, Verb};
+use crate::wire::request::{Query, Target, Verb};
 
 /// This many bytes are one seat,
 const BYTES_PER_SEAT: u64 = 100_000;
 /// and a list takes no more than this many.
 const SEATS_MAX: u64 = 10;
 
-/// The seats of a request. `size` is asked for number and bytes of the objects of the resource.
+/// Returns the seats of a request. `size` returns number and bytes of the resource's objects.
 pub(super) fn seats(target: Option<&Target>, query: &Query, level_max: u64, size: impl Fn() -> (u64, u64)) -> u64 {
     let Some(target) = target else { return 1 };
     let lists = match target.verb {
@@ -35,7 +35,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::http::request::{Route, route};
+    use crate::wire::request::{Route, route};
 
     #[track_caller]
     fn check(method: Method, path: &str, level_max: u64, expected: u64) {
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_take_seats_by_what_they_read() {
+    fn lists_take_seats_by_objects_read() {
         check(Method::GET, "/api/v1/pods", 0, 10);
         check(Method::GET, "/api/v1/pods", 4, 4);
         check(Method::GET, "/api/v1/pods?limit=250", 0, 3);

@@ -7,7 +7,7 @@ use api::x509;
 
 use super::User;
 
-/// A certificate that does not say clearly whom it names.
+/// A certificate with an ambiguous subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the subject of the certificate cannot be read")]
 pub struct UnreadableCertificate;
@@ -38,7 +38,7 @@ pub fn subject(certificate: &[u8]) -> Result<Option<User>, UnreadableCertificate
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serving::certificates::Authority;
+    use crate::certificates::Authority;
 
     #[test]
     fn subjects_are_read_from_certificates() {

@@ -1,26 +1,26 @@
-//! JSON web tokens as far as service accounts need them: `ES256`, nothing optional.
+//! JSON web tokens as far as service accounts need them: `ES256` and `RS256`, nothing optional.
 //!
-//! A token is three parts in base64 without padding: header, claims, signature. Nothing in it counts before the
-//! signature has been verified, but for the issuer, which says whether the token is ours at all.
+//! A token has three parts in base64 without padding: header, claims, signature. Nothing in it is used before
+//! the signature has been verified, except the issuer, which decides whether the token is ours at all.
 
 use api::json;
 use api::json::Value;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
-use super::keys::{KeyRing, SigningKey};
+use super::keys::{KeyRing, PublicKey, SigningKey};
 
 /// A longer token is refused unread. Ours are shorter than 2 KiB.
 const TOKEN_BYTES_MAX: usize = 16 << 10;
 
-/// Why a token is refused.
+/// A reason to reject a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
-    /// It has not the form of a token, or comes from someone else.
+    /// Not a token, or from another issuer.
     #[error("no token of this issuer")]
     NotOurs,
-    /// It says to come from us, but none of our keys has signed it.
+    /// The token has our issuer, but none of our keys has signed it.
     #[error("invalid signature")]
     Signature,
 }
@@ -28,7 +28,7 @@ pub enum TokenError {
 /// Signs claims.
 #[must_use]
 pub fn sign(key: &SigningKey, claims: &Value) -> Option<String> {
-    let header = json::to_string(&json!({"alg": "ES256", "kid": (key.public().id())}));
+    let header = json::to_string(&json!({"alg": (key.public().algorithm()), "kid": (key.public().id())}));
     let mut token = URL_SAFE_NO_PAD.encode(header);
     token.push('.');
     URL_SAFE_NO_PAD.encode_string(json::to_string(claims), &mut token);
@@ -54,13 +54,15 @@ pub fn verify(keys: &KeyRing, issuer: &str, token: &str) -> Result<Value, TokenE
     if claims.str_at(&["iss"]) != Some(issuer) {
         return Err(TokenError::NotOurs);
     }
-    // The algorithm is ours to say, not the token's.
-    if header.str_at(&["alg"]) != Some("ES256") || header.get("crit").is_some() {
+    if header.get("crit").is_some() {
         return Err(TokenError::Signature);
     }
+    let algorithm = header.text("alg");
     let signature = decode(signature)?;
-    let named = header.str_at(&["kid"]).unwrap_or_default();
-    let mut candidates = keys.accepted().iter().filter(|key| named.is_empty() || key.id() == named);
+    let named = header.text("kid");
+    // The key decides the algorithm, not the token: a token that names another one is refused.
+    let is_candidate = |key: &&PublicKey| key.algorithm() == algorithm && (named.is_empty() || key.id() == named);
+    let mut candidates = keys.accepted().iter().filter(is_candidate);
     if candidates.any(|key| key.verifies(signed.as_bytes(), &signature)) {
         return Ok(claims);
     }
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_signed_is_believed() {
+    fn only_signed_tokens_are_accepted() {
         let keys = KeyRing::generate().unwrap();
         let claims = json!({"iss": "us", "sub": "a"});
         let token = sign(keys.signing(), &claims).unwrap();
@@ -95,6 +97,17 @@ mod tests {
         ] {
             assert_eq!(verify(&keys, "us", &forged), Err(expected), "{forged}");
         }
+    }
+
+    #[test]
+    fn rsa_keys_sign_tokens() {
+        let keys = KeyRing::parse(include_str!("keys/rsa.pem")).unwrap();
+        let claims = json!({"iss": "us"});
+        let token = sign(keys.signing(), &claims).unwrap();
+        assert_eq!(verify(&keys, "us", &token), Ok(claims));
+        let (_, rest) = token.split_once('.').unwrap();
+        let other = URL_SAFE_NO_PAD.encode(r#"{"alg":"ES256"}"#);
+        assert_eq!(verify(&keys, "us", &format!("{other}.{rest}")), Err(TokenError::Signature));
     }
 
     #[test]

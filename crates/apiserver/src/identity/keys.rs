@@ -1,48 +1,83 @@
-//! Keys that sign and verify service account tokens: ECDSA on P-256 (`ES256`).
+//! Keys that sign and verify service account tokens: ECDSA on P-256 (`ES256`) or RSA (`RS256`).
 //!
 //! The first key of a [`KeyRing`] signs, all verify, so that a key can be replaced without breaking tokens in use.
 
 use std::fs;
 use std::path::Path;
 
+use api::json::Value;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use ring::rand::SystemRandom;
-use ring::signature::{self, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey};
+use ring::signature::{self, EcdsaKeyPair, KeyPair as _, RsaKeyPair, RsaPublicKeyComponents, UnparsedPublicKey};
 use rustls::pki_types::pem::{PemObject as _, SectionKind};
 
-use crate::serving::certificates::{CertificateError, write_private};
+use crate::certificates::{CertificateError, write_private};
 use api::x509::element;
 
-/// What stands before the point of a P-256 key in a `SubjectPublicKeyInfo`.
+/// Prefix of the point of a P-256 key in a `SubjectPublicKeyInfo`.
 const SPKI_PREFIX: [u8; 26] = [
     0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
     0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
 ];
 
+/// The algorithm of an RSA key in a `SubjectPublicKeyInfo`: `rsaEncryption`, no parameters.
+const RSA_ALGORITHM: [u8; 15] =
+    [0x30, 0x0d, 0x06, 0x09, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01, 0x05, 0x00];
+
 /// The length of an uncompressed point: a marker and two coordinates.
 const POINT_BYTES: usize = 65;
 
-/// A key that verifies.
+/// A public key that verifies signatures of tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey {
-    point: Vec<u8>,
+    material: Material,
     id: String,
 }
 
+/// The numbers of a public key, big-endian.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Material {
+    P256 { point: Vec<u8> },
+    Rsa { modulus: Vec<u8>, exponent: Vec<u8> },
+}
+
 impl PublicKey {
+    fn new(material: Material, spki: &[u8]) -> Self {
+        Self { material, id: URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, spki)) }
+    }
+
     fn from_point(point: &[u8]) -> Option<Self> {
         if point.len() != POINT_BYTES || point.first() != Some(&4) {
             return None;
         }
-        let mut spki = SPKI_PREFIX.to_vec();
-        spki.extend(point);
-        let id = URL_SAFE_NO_PAD.encode(ring::digest::digest(&ring::digest::SHA256, &spki));
-        Some(Self { point: point.to_vec(), id })
+        let spki = [SPKI_PREFIX.as_slice(), point].concat();
+        Some(Self::new(Material::P256 { point: point.to_vec() }, &spki))
+    }
+
+    /// Reads an `RSAPublicKey` of PKCS#1: modulus and exponent.
+    fn from_pkcs1(der: &[u8]) -> Option<Self> {
+        let (_, fields, _) = element(der)?;
+        let (_, modulus, rest) = element(fields)?;
+        let (_, exponent, _) = element(rest)?;
+        // A leading zero marks a positive number and is not part of it.
+        let number = |bytes: &[u8]| bytes.strip_prefix(&[0]).unwrap_or(bytes).to_vec();
+        let bits = tagged(0x03, &[&[0], der].concat())?;
+        let spki = tagged(0x30, &[RSA_ALGORITHM.as_slice(), &bits].concat())?;
+        Some(Self::new(Material::Rsa { modulus: number(modulus), exponent: number(exponent) }, &spki))
     }
 
     fn from_spki(der: &[u8]) -> Option<Self> {
-        Self::from_point(der.strip_prefix(SPKI_PREFIX.as_slice())?)
+        if let Some(point) = der.strip_prefix(SPKI_PREFIX.as_slice()) {
+            return Self::from_point(point);
+        }
+        let (_, fields, _) = element(der)?;
+        let bits = fields.strip_prefix(RSA_ALGORITHM.as_slice())?;
+        Self::from_pkcs1(element(bits)?.1.strip_prefix(&[0])?)
+    }
+
+    fn from_certificate(der: &[u8]) -> Option<Self> {
+        Self::from_spki(api::x509::certificate::Certificate::read(der)?.key)
     }
 
     /// The name under which tokens refer to it: the hash of the key, as in Kubernetes.
@@ -51,37 +86,96 @@ impl PublicKey {
         &self.id
     }
 
-    /// Both coordinates, as JWK has them.
+    /// The name of its algorithm in tokens.
     #[must_use]
-    pub fn coordinates(&self) -> (String, String) {
-        let (x, y) = self.point.get(1..).and_then(|both| both.split_at_checked(32)).unwrap_or_default();
-        (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y))
+    pub fn algorithm(&self) -> &'static str {
+        match self.material {
+            Material::P256 { .. } => "ES256",
+            Material::Rsa { .. } => "RS256",
+        }
     }
 
-    /// Whether a signature of 64 bytes over a message is this key's.
+    /// The key as a JSON web key.
+    #[must_use]
+    pub fn jwk(&self) -> Value {
+        let number = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        match &self.material {
+            Material::P256 { point } => {
+                let (x, y) = point.get(1..).and_then(|both| both.split_at_checked(32)).unwrap_or_default();
+                api::json!({
+                    "use": "sig", "kty": "EC", "kid": (self.id()), "crv": "P-256", "alg": (self.algorithm()),
+                    "x": (number(x)), "y": (number(y))
+                })
+            }
+            Material::Rsa { modulus, exponent } => api::json!({
+                "use": "sig", "kty": "RSA", "kid": (self.id()), "alg": (self.algorithm()),
+                "n": (number(modulus)), "e": (number(exponent))
+            }),
+        }
+    }
+
+    /// Whether a signature over a message is this key's.
     #[must_use]
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        let key = UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, &self.point);
-        key.verify(message, signature).is_ok()
+        match &self.material {
+            Material::P256 { point } => {
+                let key = UnparsedPublicKey::new(&signature::ECDSA_P256_SHA256_FIXED, point);
+                key.verify(message, signature).is_ok()
+            }
+            Material::Rsa { modulus, exponent } => {
+                let key = RsaPublicKeyComponents { n: modulus, e: exponent };
+                key.verify(&signature::RSA_PKCS1_2048_8192_SHA256, message, signature).is_ok()
+            }
+        }
     }
+}
+
+/// A DER element: tag, length, content.
+fn tagged(tag: u8, content: &[u8]) -> Option<Vec<u8>> {
+    let mut der = vec![tag];
+    match u8::try_from(content.len()) {
+        Ok(length) if length < 0x80 => der.push(length),
+        _ => {
+            let length = u32::try_from(content.len()).ok()?.to_be_bytes();
+            let significant: Vec<u8> = length.into_iter().skip_while(|byte| *byte == 0).collect();
+            der.push(u8::try_from(significant.len()).ok()? | 0x80);
+            der.extend(significant);
+        }
+    }
+    der.extend(content);
+    Some(der)
 }
 
 /// A key that signs.
 #[derive(Debug)]
 pub struct SigningKey {
-    pair: EcdsaKeyPair,
+    pair: KeyPair,
     public: PublicKey,
 }
 
+#[derive(Debug)]
+enum KeyPair {
+    P256(EcdsaKeyPair),
+    Rsa(RsaKeyPair),
+}
+
 impl SigningKey {
-    fn from_pair(pair: EcdsaKeyPair) -> Option<Self> {
+    fn from_ecdsa(pair: EcdsaKeyPair) -> Option<Self> {
         let public = PublicKey::from_point(pair.public_key().as_ref())?;
-        Some(Self { pair, public })
+        Some(Self { pair: KeyPair::P256(pair), public })
+    }
+
+    fn from_rsa(pair: RsaKeyPair) -> Option<Self> {
+        let public = PublicKey::from_pkcs1(pair.public_key().as_ref())?;
+        Some(Self { pair: KeyPair::Rsa(pair), public })
     }
 
     fn from_pkcs8(der: &[u8]) -> Option<Self> {
         let algorithm = &signature::ECDSA_P256_SHA256_FIXED_SIGNING;
-        Self::from_pair(EcdsaKeyPair::from_pkcs8(algorithm, der, &SystemRandom::new()).ok()?)
+        match EcdsaKeyPair::from_pkcs8(algorithm, der, &SystemRandom::new()) {
+            Ok(pair) => Self::from_ecdsa(pair),
+            Err(_) => Self::from_rsa(RsaKeyPair::from_pkcs8(der).ok()?),
+        }
     }
 
     /// The older form: a number, the private key, and optionally curve and public key.
@@ -99,13 +193,13 @@ impl SigningKey {
                 let algorithm = &signature::ECDSA_P256_SHA256_FIXED_SIGNING;
                 let random = SystemRandom::new();
                 let pair = EcdsaKeyPair::from_private_key_and_public_key(algorithm, private, point, &random).ok()?;
-                return Self::from_pair(pair);
+                return Self::from_ecdsa(pair);
             }
         }
         None
     }
 
-    /// A new one, and its PEM.
+    /// Generates a P-256 key. Returns it with its PEM.
     ///
     /// # Errors
     /// [`CertificateError::Unreadable`] if the system gives no random numbers.
@@ -114,8 +208,9 @@ impl SigningKey {
         let failed = || CertificateError::Unreadable("new signing key".to_owned());
         let document = EcdsaKeyPair::generate_pkcs8(algorithm, &SystemRandom::new()).map_err(|_| failed())?;
         let key = Self::from_pkcs8(document.as_ref()).ok_or_else(failed)?;
+        let Material::P256 { point } = &key.public.material else { return Err(failed()) };
         // Kubernetes reads private keys for verification in the older form only.
-        let older = sec1(document.as_ref(), &key.public.point).ok_or_else(failed)?;
+        let older = sec1(document.as_ref(), point).ok_or_else(failed)?;
         let text = base64::engine::general_purpose::STANDARD.encode(older);
         let mut pem = String::from("-----BEGIN EC PRIVATE KEY-----\n");
         for (index, letter) in text.chars().enumerate() {
@@ -134,10 +229,18 @@ impl SigningKey {
         &self.public
     }
 
-    /// The signature of a message, 64 bytes.
+    /// Returns the signature of a message.
     #[must_use]
     pub fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
-        self.pair.sign(&SystemRandom::new(), message).ok().map(|signature| signature.as_ref().to_vec())
+        let random = SystemRandom::new();
+        match &self.pair {
+            KeyPair::P256(pair) => pair.sign(&random, message).ok().map(|signature| signature.as_ref().to_vec()),
+            KeyPair::Rsa(pair) => {
+                let mut signature = vec![0; pair.public().modulus_len()];
+                pair.sign(&signature::RSA_PKCS1_SHA256, &random, message, &mut signature).ok()?;
+                Some(signature)
+            }
+        }
     }
 }
 
@@ -167,7 +270,7 @@ pub struct KeyRing {
 }
 
 impl KeyRing {
-    /// One new key that nobody else knows.
+    /// Generates one secret key.
     ///
     /// # Errors
     /// As [`SigningKey::generate`].
@@ -227,7 +330,7 @@ impl KeyRing {
         &self.signing
     }
 
-    /// The keys that verify.
+    /// The public keys that verify tokens.
     #[must_use]
     pub fn accepted(&self) -> &[PublicKey] {
         &self.accepted
@@ -242,6 +345,11 @@ fn parse_pem(pem: &str) -> (Option<SigningKey>, Vec<PublicKey>) {
         let private = match kind {
             SectionKind::PrivateKey => SigningKey::from_pkcs8(&der),
             SectionKind::EcPrivateKey => SigningKey::from_sec1(&der),
+            SectionKind::RsaPrivateKey => RsaKeyPair::from_der(&der).ok().and_then(SigningKey::from_rsa),
+            SectionKind::Certificate => {
+                accepted.extend(PublicKey::from_certificate(&der));
+                None
+            }
             SectionKind::PublicKey => {
                 accepted.extend(PublicKey::from_spki(&der));
                 None
@@ -266,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_key_signs_another_does_not_verify() {
+    fn signature_fails_with_another_key() {
         let (first, second) = (KeyRing::generate().unwrap(), KeyRing::generate().unwrap());
         let signature = first.signing().sign(b"message").unwrap();
         assert_eq!(signature.len(), 64);
@@ -285,7 +393,8 @@ mod tests {
         let after_algorithm = element(element(fields).unwrap().2).unwrap().2;
         let sec1 = pem("EC PRIVATE KEY", element(after_algorithm).unwrap().1);
         let old = KeyRing::parse(&sec1).unwrap();
-        let public = pem("PUBLIC KEY", &[&SPKI_PREFIX, old.signing().public().point.as_slice()].concat());
+        let Material::P256 { point } = &old.signing().public().material else { panic!("not on P-256") };
+        let public = pem("PUBLIC KEY", &[&SPKI_PREFIX, point.as_slice()].concat());
         let signature = old.signing().sign(b"x").unwrap();
         let mut new = KeyRing::generate().unwrap();
         assert!(KeyRing::parse(&public).is_none());
@@ -296,6 +405,30 @@ mod tests {
         assert!(new.accept("nothing").is_err());
         let (key, pem) = SigningKey::generate().unwrap();
         assert_eq!(KeyRing::parse(&pem).unwrap().signing().public(), key.public());
+    }
+
+    /// Made by `openssl genrsa`, `openssl pkcs8 -topk8`, `openssl rsa -pubout` and `openssl req -x509`.
+    const RSA_PEM: &str = include_str!("keys/rsa.pem");
+
+    #[test]
+    fn rsa_keys_are_read_in_every_form() {
+        let sections: Vec<String> =
+            api::x509::pem_blocks(RSA_PEM).iter().map(|block| pem(&block.kind, &block.bytes)).collect();
+        assert_eq!(sections.len(), 4, "PKCS#1, PKCS#8, public key, certificate");
+        let signing = KeyRing::parse(&sections[0]).unwrap();
+        assert_eq!(signing.signing().public().algorithm(), "RS256");
+        assert_eq!(KeyRing::parse(&sections[1]).unwrap().signing().public(), signing.signing().public());
+        let signature = signing.signing().sign(b"x").unwrap();
+        for verifying in &sections[2..] {
+            assert!(KeyRing::parse(verifying).is_none());
+            let mut ring = KeyRing::generate().unwrap();
+            ring.accept(verifying).unwrap();
+            let key = ring.accepted().last().unwrap();
+            assert_eq!(key, signing.signing().public());
+            assert!(key.verifies(b"x", &signature));
+            assert!(!key.verifies(b"y", &signature));
+            assert_eq!(key.jwk().str_at(&["e"]), Some("AQAB"));
+        }
     }
 
     #[test]

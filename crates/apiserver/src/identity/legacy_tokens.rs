@@ -9,7 +9,7 @@ use api::json::Value;
 use super::jwt;
 use super::keys::SigningKey;
 
-/// Who issues such tokens, in every cluster.
+/// Issuer of such tokens, in every cluster.
 pub const ISSUER: &str = "kubernetes/serviceaccount";
 
 const NAMESPACE: &str = "kubernetes.io/serviceaccount/namespace";
@@ -17,7 +17,7 @@ const SECRET: &str = "kubernetes.io/serviceaccount/secret.name";
 const NAME: &str = "kubernetes.io/serviceaccount/service-account.name";
 const UID: &str = "kubernetes.io/serviceaccount/service-account.uid";
 
-/// Whose token it is, and which secret holds it.
+/// Account of a token, and the secret that holds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subject<'a> {
     /// The namespace of both.
@@ -48,7 +48,7 @@ fn name_of(subject: &Subject<'_>) -> String {
     format!("system:serviceaccount:{}:{}", subject.namespace, subject.account)
 }
 
-/// What claims say whose signature has been verified.
+/// Reads the subject from verified claims.
 ///
 /// # Errors
 /// What is missing.
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_says_whose_it_is() {
+    fn token_contains_its_account() {
         let keys = KeyRing::generate().unwrap();
         let bot = Subject { namespace: "a", account: "bot", account_uid: "u", secret: "s" };
         let token = issue(keys.signing(), &bot).unwrap();

@@ -3,27 +3,29 @@
 //! A token is good while its account exists and, if it is bound to a pod, secret or node, while that exists too.
 //! Follows Kubernetes' `pkg/serviceaccount` (`claims.go`, `jwt.go`), with its claims and texts.
 
+use locks::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 
 use api::go_text::quote;
 use api::json;
 use api::json::Value;
 use api::time::Timestamp;
+use api::well_known::GROUP_SERVICE_ACCOUNTS;
 
 use super::User;
 use super::jwt::{self, TokenError};
 use super::keys::KeyRing;
 use super::legacy_tokens;
-use crate::objects::metadata;
 use crate::random;
-use crate::resources;
-use crate::storage::cache::Cache;
+use crate::resources::{self, Resource};
+use api::metadata;
+use cache::Cache;
 
 /// Clocks may differ by so much.
 const LEEWAY_SECONDS: i64 = 60;
 
-/// How many verified tokens are remembered, because verifying costs more than most requests.
+/// Maximum number of cached verified tokens, because verification costs more than most requests.
 const REMEMBERED_MAX: usize = 4096;
 
 const USER_PREFIX: &str = "system:serviceaccount:";
@@ -35,7 +37,7 @@ pub(crate) struct Reference {
     pub(crate) uid: String,
 }
 
-/// What a token says beside its account.
+/// Objects that a token is bound to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Bound {
     pub(crate) pod: Option<Reference>,
@@ -51,19 +53,19 @@ pub(crate) struct Lifetime {
     pub(crate) warn_after_seconds: Option<i64>,
 }
 
-/// Who a token is, and which of the wanted audiences it is for.
+/// User of a token, and its matching audiences.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verified {
     pub(crate) user: User,
     pub(crate) audiences: Vec<String>,
 }
 
-/// Why a token is not good.
+/// A reason to reject a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// In Kubernetes' words.
     pub(crate) message: String,
-    /// Whether that was decided by objects that the cache knows, or does not know yet.
+    /// Whether the decision depends on objects in the cache, which may be outdated.
     pub(crate) by_objects: bool,
 }
 
@@ -93,15 +95,15 @@ impl ServiceAccounts {
 
     /// Replaces the keys.
     pub(crate) fn set_keys(&self, keys: KeyRing) {
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.keys.write() = Arc::new(keys);
+        self.remembered.lock().clear();
     }
 
     pub(crate) fn keys(&self) -> Arc<KeyRing> {
-        self.keys.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.keys.read().clone()
     }
 
-    /// Whom the server itself counts as.
+    /// Audiences of the server itself.
     pub(crate) fn audiences(&self) -> &[String] {
         &self.audiences
     }
@@ -110,7 +112,7 @@ impl ServiceAccounts {
         &self.issuer
     }
 
-    /// A new token for an account.
+    /// A new token for an account, and its ID.
     pub(crate) fn issue(
         &self,
         account: &Value,
@@ -118,8 +120,8 @@ impl ServiceAccounts {
         audiences: &[String],
         now: Timestamp,
         lifetime: Lifetime,
-    ) -> Option<String> {
-        let (namespace, name) = (metadata::text(account, "namespace"), metadata::text(account, "name"));
+    ) -> Option<(String, String)> {
+        let (namespace, name) = (metadata::namespace(account), metadata::name(account));
         let reference = |it: &Reference| json!({"name": (it.name.as_str()), "uid": (it.uid.as_str())});
         let mut kubernetes = json!({
             "namespace": namespace,
@@ -136,20 +138,21 @@ impl ServiceAccounts {
             }
         }
         let audiences: Vec<Value> = audiences.iter().map(|it| it.as_str().into()).collect();
+        let id = random::uid();
         let claims = json!({
             "aud": (Value::Array(audiences)),
             "exp": (now.seconds.saturating_add(lifetime.seconds)),
             "iat": (now.seconds),
             "iss": (self.issuer.as_str()),
-            "jti": (random::uid()),
+            "jti": (id.clone()),
             "kubernetes.io": kubernetes,
             "nbf": (now.seconds),
             "sub": (format!("{USER_PREFIX}{namespace}:{name}"))
         });
-        jwt::sign(self.keys().signing(), &claims)
+        jwt::sign(self.keys().signing(), &claims).map(|token| (token, id))
     }
 
-    /// Who a token is. `None` if it is not one of ours.
+    /// Verifies a token. `None` if it is not one of ours.
     ///
     /// # Errors
     /// Why one of ours is not good (any more).
@@ -168,7 +171,7 @@ impl ServiceAccounts {
         Ok(Some(Verified { user, audiences: fitting }))
     }
 
-    /// Who a token is that is kept in a secret. It names no audience: it is meant for this server.
+    /// Verifies a token from a secret. It has no audience: it is valid for this server.
     fn verify_legacy(
         &self,
         token: &str,
@@ -184,13 +187,13 @@ impl ServiceAccounts {
 
     fn legacy_user(&self, token: &str, subject: &legacy_tokens::Subject<'_>, now: Timestamp) -> Result<User, String> {
         let legacy_tokens::Subject { namespace, account: name, account_uid, secret } = *subject;
-        let secret = self.object("secrets", namespace, secret).filter(|it| !is_long_deleted(it, now));
+        let secret = self.object(resources::SECRETS, namespace, secret).filter(|it| !is_long_deleted(it, now));
         let Some(secret) = secret else { return Err("service account token has been invalidated".to_owned()) };
         let kept = secret.str_at(&["data", "token"]).and_then(|text| api::base64::decode(text).ok());
         if kept.as_deref() != Some(token.as_bytes()) {
             return Err("service account token does not match server's copy".to_owned());
         }
-        let Some(account) = self.object("serviceaccounts", namespace, name) else {
+        let Some(account) = self.object(resources::SERVICE_ACCOUNTS, namespace, name) else {
             return Err(format!("serviceaccounts {} not found", quote(name)));
         };
         if is_long_deleted(&account, now) {
@@ -205,7 +208,7 @@ impl ServiceAccounts {
 
     /// The claims of a token whose signature holds.
     fn claims(&self, token: &str) -> Result<Arc<Value>, TokenError> {
-        let lock = || self.remembered.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = || self.remembered.lock();
         if let Some(claims) = lock().get(token) {
             return Ok(claims.clone());
         }
@@ -234,7 +237,7 @@ impl ServiceAccounts {
         if claims.str_at(&["sub"]) != Some(format!("{USER_PREFIX}{namespace}:{name}").as_str()) {
             return Err("sub claim is invalid".to_owned());
         }
-        let Some(account) = self.object("serviceaccounts", namespace, name) else {
+        let Some(account) = self.object(resources::SERVICE_ACCOUNTS, namespace, name) else {
             return Err(format!("serviceaccounts {} not found", quote(name)));
         };
         let (uid, claimed) = (metadata::text(&account, "uid"), at(&["serviceaccount", "uid"]));
@@ -246,14 +249,14 @@ impl ServiceAccounts {
         }
         let (pod, node) = (reference("pod"), reference("node"));
         let checked = [
-            ("secret", "secrets", namespace, reference("secret")),
-            ("pod", "pods", namespace, pod.clone()),
-            // With a pod, the node is only told.
-            ("node", "nodes", "", node.clone().filter(|_| pod.is_none())),
+            ("secret", resources::SECRETS, namespace, reference("secret")),
+            ("pod", resources::PODS, namespace, pod.clone()),
+            // With a pod, the node is only reported.
+            ("node", resources::NODES, "", node.clone().filter(|_| pod.is_none())),
         ];
-        for (kind, plural, namespace, bound) in checked {
+        for (kind, row, namespace, bound) in checked {
             let Some(bound) = bound else { continue };
-            let object = self.object(plural, namespace, &bound.name).ok_or_else(invalidated)?;
+            let object = self.object(row, namespace, &bound.name).ok_or_else(invalidated)?;
             let uid = metadata::text(&object, "uid");
             if uid != bound.uid {
                 return Err(format!(
@@ -285,8 +288,8 @@ impl ServiceAccounts {
         Ok(User { uid: uid.to_owned(), extra, ..account_user(namespace, name) })
     }
 
-    fn object(&self, plural: &str, namespace: &str, name: &str) -> Option<Value> {
-        let resource = resources::find("", "v1", plural)?;
+    /// An object of the cache.
+    pub(super) fn object(&self, resource: &Resource<'_>, namespace: &str, name: &str) -> Option<Value> {
         self.cache.resource(&resource.prefix()).get(&resource.key(namespace, name)).map(|object| object.decode())
     }
 }
@@ -294,7 +297,7 @@ impl ServiceAccounts {
 /// The user that an account is.
 pub(crate) fn account_user(namespace: &str, name: &str) -> User {
     let of_namespace = format!("system:serviceaccounts:{namespace}");
-    User::authenticated(format!("{USER_PREFIX}{namespace}:{name}"), &["system:serviceaccounts", &of_namespace])
+    User::authenticated(format!("{USER_PREFIX}{namespace}:{name}"), &[GROUP_SERVICE_ACCOUNTS, &of_namespace])
 }
 
 /// Namespace and name of the account that a user is, if it is one.
@@ -304,7 +307,7 @@ pub(crate) fn split_user(user: &str) -> Option<(&str, &str)> {
     fits.then_some((namespace, name))
 }
 
-/// Those of the wanted audiences that a token is for.
+/// Returns the wanted audiences that a token has.
 fn fitting(audiences: &[String], wanted: &[String]) -> Result<Vec<String>, Refused> {
     let fitting: Vec<String> = audiences.iter().filter(|it| wanted.contains(it)).cloned().collect();
     if fitting.is_empty() {
@@ -348,7 +351,7 @@ fn check_times(claims: &Value, now: Timestamp) -> Result<(), String> {
 
 fn is_long_deleted(object: &Value, now: Timestamp) -> bool {
     let Some(deleted) = object.at(&["metadata", "deletionTimestamp"]).filter(|it| !it.is_null()) else { return false };
-    // If nobody can say when, then long ago.
+    // Without a readable time, it counts as long ago.
     let deleted = deleted.as_str().and_then(|text| Timestamp::parse(text).ok());
     deleted.is_none_or(|deleted| deleted.seconds < now.seconds.saturating_sub(LEEWAY_SECONDS))
 }

@@ -7,16 +7,16 @@ use std::collections::HashMap;
 
 use super::User;
 
-/// Why a file of tokens cannot be used.
+/// A reason to reject a token file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenFileError {
-    /// Not enough is said.
+    /// A line has too few columns.
     #[error("line {line} must have at least 3 columns (token, user name, user uid), found {found}")]
     TooShort {
         /// Counted from 1.
         line: usize,
-        /// How many columns it has.
+        /// Number of columns.
         found: usize,
     },
     /// A quote stands where it cannot, or has no end.
@@ -25,7 +25,7 @@ pub enum TokenFileError {
         /// Counted from 1.
         line: usize,
     },
-    /// Nobody is named.
+    /// A line without a user name.
     #[error("line {line} has an empty token or user name")]
     Nobody {
         /// Counted from 1.
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn invalid_token_file_is_rejected() {
         assert_eq!(parse("t,bob\n"), Err(TokenFileError::TooShort { line: 1, found: 2 }));
         assert_eq!(parse("\nt,\"bob,1\n"), Err(TokenFileError::Quote { line: 2 }));
         assert_eq!(parse("t,bo\"b\",1\n"), Err(TokenFileError::Quote { line: 1 }));

@@ -1,7 +1,7 @@
 //! A backup of the store while it is used: `GET /store/backup`.
 //!
-//! It needs the right to get that path, which only administrators have unless somebody grants it: everything is in it,
-//! secrets too.
+//! It requires the permission to get that path, which only administrators have by default: the backup contains
+//! everything, including secrets.
 
 use bytes::Bytes;
 use store::backup;
@@ -9,16 +9,13 @@ use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::Server;
-use crate::http::answer::Answer;
-use crate::http::body::Body;
-use crate::http::status::{Failure, Result};
-
-/// The path.
-pub(super) const PATH: &str = "/store/backup";
+use crate::wire::answer::Answer;
+use crate::wire::body::Body;
+use crate::wire::status::{Failure, Result};
 
 /// Pieces of a backup have about this many bytes.
 const PIECE: usize = 256 << 10;
-/// How many wait for the client.
+/// Number of pieces that wait for the client.
 const PIECES_WAITING: usize = 2;
 
 pub(super) async fn answer(server: &Server) -> Result<Answer> {
@@ -38,8 +35,8 @@ pub(super) async fn answer(server: &Server) -> Result<Answer> {
             match entry {
                 Ok(entry) => backup::add(&entry, &mut piece),
                 Err(error) => {
-                    // Without its end nobody takes it for whole.
-                    warn!(err = crate::storage::health::reason(&error), "Backup ended early");
+                    // Without its end it is not accepted as complete.
+                    warn!(err = %telemetry::logs::chain(&error), "Backup ended early");
                     return;
                 }
             }

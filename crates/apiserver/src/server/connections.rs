@@ -1,13 +1,15 @@
-//! Which connections are open: how many there may be, in all, of one address and of one user, and which of them give way.
+//! Open connections: limits in total, per address and per user, and the choice of connections to close.
 //!
-//! A connection is silent until its first request. When one too many comes, the oldest silent one gives way, then the one
-//! that has been idle longest; those with a request under way never do. A reserve is kept for administrators and nodes.
-//! Whenever a limit bites, the log says so, at most every few seconds.
+//! A connection is silent until its first request. When the limit is exceeded, the oldest silent one is closed,
+//! then the one that has been idle longest; those with a request in progress never are. A reserve is kept for
+//! administrators and nodes. Exceeded limits are logged, at most every few seconds.
 
+use api::well_known::{GROUP_MASTERS, GROUP_NODES};
+use locks::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
@@ -20,13 +22,13 @@ const IDLE_MIN: Duration = Duration::from_secs(5);
 /// The log repeats itself so often.
 const REPORT_EVERY: Duration = Duration::from_secs(5);
 
-/// How many connections there may be.
+/// Limits on connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limits {
     all: usize,
     of_address: usize,
     of_user: usize,
-    /// How many more, for those who keep the cluster running.
+    /// Additional connections for administrators and nodes.
     reserve: usize,
 }
 
@@ -55,18 +57,20 @@ struct Report {
     since: u64,
 }
 
-/// What a connection and the table both know.
+/// State shared by a connection and the table.
 #[derive(Debug)]
 struct Shared {
     address: IpAddr,
-    /// Tells the connection to close.
+    /// Requests that the connection is closed.
     close: Notify,
+    /// Signals that the client does not read a response.
+    stalled: Notify,
     requests: AtomicUsize,
     /// Milliseconds after the start of the listener.
     last_used: AtomicU64,
 }
 
-/// An open connection; it is forgotten when this is dropped.
+/// An open connection; it is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Tracked {
     id: u64,
@@ -79,12 +83,16 @@ pub(crate) struct Tracked {
     pub(super) is_reserved: bool,
 }
 
+/// The connection of a request, for answers that the client leaves unread.
+#[derive(Debug, Clone)]
+pub(super) struct Carrier(pub(super) Arc<Tracked>);
+
 /// A request that is under way on a connection.
 pub(super) struct Underway(Arc<Tracked>);
 
-/// Whether somebody is among those for whom the reserve is.
+/// Whether a user may use the reserve.
 pub(super) fn is_essential(user: &User) -> bool {
-    user.is_in("system:masters") || user.is_in("system:nodes")
+    user.is_in(GROUP_MASTERS) || user.is_in(GROUP_NODES)
 }
 
 impl Connections {
@@ -99,8 +107,8 @@ impl Connections {
         Arc::new(Self { limits, started: Instant::now(), table: Mutex::default() })
     }
 
-    fn table(&self) -> std::sync::MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> locks::MutexGuard<'_, Table> {
+        self.table.lock()
     }
 
     fn age(&self, now: Instant) -> u64 {
@@ -129,7 +137,13 @@ impl Connections {
         let id = table.next_id;
         table.next_id = id.saturating_add(1);
         let last_used = AtomicU64::new(self.age(now));
-        let shared = Arc::new(Shared { address, close: Notify::new(), requests: AtomicUsize::new(0), last_used });
+        let shared = Arc::new(Shared {
+            address,
+            close: Notify::new(),
+            stalled: Notify::new(),
+            requests: AtomicUsize::new(0),
+            last_used,
+        });
         table.open.insert(id, shared.clone());
         table.silent.insert(id);
         table.of_addresses.entry(address).or_default().insert(id);
@@ -189,7 +203,7 @@ impl Table {
         Some(shared)
     }
 
-    /// Says that a limit was reached, unless that was said a moment ago.
+    /// Logs that a limit was reached, unless it was logged recently.
     fn report(&mut self, limit_of: &'static str, limit: usize, now: Instant, who: &dyn std::fmt::Display) {
         let report = self.reports.get_mut(limit_of);
         let (is_due, times) = match &report {
@@ -216,6 +230,16 @@ impl Tracked {
         self.shared.close.notified().await;
     }
 
+    /// Returns when the client has left an answer unread for too long.
+    pub(super) async fn stalled(&self) {
+        self.shared.stalled.notified().await;
+    }
+
+    /// The client leaves an answer unread.
+    pub(super) fn stall(&self) {
+        self.shared.stalled.notify_one();
+    }
+
     /// Whether a request has come.
     pub(super) fn is_heard(&self) -> bool {
         self.is_heard.load(Ordering::Relaxed)
@@ -230,21 +254,21 @@ impl Tracked {
         Underway(self.clone())
     }
 
-    /// Whether the user is to be asked for.
+    /// Whether the user must be identified.
     pub(super) fn is_identified(&self) -> bool {
         self.is_identified.load(Ordering::Relaxed)
     }
 
     /// Notes whose connection it is; false if that user has too many.
     pub(crate) fn identify(&self, user: &User, now: Instant) -> bool {
-        let mut known = self.user.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.user.lock();
         if known.is_some() {
             return true;
         }
         let limit = self.all.limits.of_user;
         let mut table = self.all.table();
         let count = table.of_users.get(user.name.as_str()).copied().unwrap_or_default();
-        if count >= limit && !user.is_in("system:masters") {
+        if count >= limit && !user.is_in(GROUP_MASTERS) {
             table.report("user", limit, now, &user.name);
             return false;
         }
@@ -256,7 +280,7 @@ impl Tracked {
 }
 
 impl Underway {
-    /// The answer goes on after this: the connection is in use for as long as it lives.
+    /// The response outlives this: the connection stays in use.
     pub(super) fn stays(self) {
         self.0.shared.requests.fetch_add(1, Ordering::Relaxed);
     }
@@ -272,7 +296,7 @@ impl Drop for Underway {
 
 impl Drop for Tracked {
     fn drop(&mut self) {
-        let user = self.user.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let user = self.user.lock().take();
         let mut table = self.all.table();
         table.forget(self.id);
         if let Some(user) = user
@@ -347,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_keeps_a_connection() {
+    fn active_requests_keep_a_connection() {
         let (all, now) = (Connections::new(1), Instant::now());
         let watching = all.admit(address(1), now).unwrap();
         watching.request().stays();

@@ -1,4 +1,4 @@
-//! What metrics and logs call a request.
+//! Labels of a request in metrics and logs.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tracing::info;
 use super::Server;
 use crate::audit;
 use crate::custom::rows::Row;
-use crate::http::request::{Target, Verb};
 use crate::metrics::Labels;
+use crate::wire::request::{Target, Verb};
 
 impl Server {
     pub(super) fn labels_of<'a>(&self, method: &http::Method, target: Option<&'a Target>) -> Labels<'a> {

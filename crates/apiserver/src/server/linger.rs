@@ -1,8 +1,8 @@
-//! A stream whose last words are heard by a peer that is still sending.
+//! A stream whose last response reaches a peer that is still sending.
 //!
-//! What comes to a closed socket makes the system throw away what its peer has not read yet: whoever sends a body that is too
-//! large would never hear why it was refused. So what still comes is taken for a moment after the end has been said, where
-//! somebody asked for that. Follows `closeWriteAndWait` in Go's `net/http`.
+//! Data that arrives at a closed socket makes the system discard unread output: a client that sends an
+//! oversized body would never receive the rejection. So incoming data is drained for a moment after the
+//! response, where that is requested. Follows `closeWriteAndWait` in Go's `net/http`.
 
 use std::future::Future as _;
 use std::io;
@@ -15,9 +15,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-/// Who has not finished after this time may not hear it. Go waits as long.
+/// Maximum time of draining, as in Go.
 const LINGERS: Duration = Duration::from_millis(500);
-/// Nor who sends more than this.
+/// Maximum number of bytes to drain.
 const BYTES_MAX: usize = 16 << 20;
 
 /// Reads on when it is shut down, if that is wanted.
@@ -25,7 +25,7 @@ pub(super) struct Linger<S> {
     stream: S,
     is_wanted: Wanted,
     until: Option<Pin<Box<Sleep>>>,
-    /// What has come since the end was said.
+    /// Bytes received since the end.
     bytes: usize,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Linger<S> {
 pub(super) struct Wanted(Arc<AtomicBool>);
 
 impl Wanted {
-    /// From now on it is.
+    /// Makes the stream linger when it is closed.
     pub(super) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_still_sends_is_heard_out_for_a_moment() {
+    async fn uploading_client_is_drained_briefly() {
         for (is_wanted, finishes, taken, lasted) in [
             (false, true, false, Duration::ZERO),
             (true, true, true, Duration::from_millis(100)),

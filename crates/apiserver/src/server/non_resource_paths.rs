@@ -1,61 +1,84 @@
-//! Paths that are not resources: discovery, OpenAPI, health, version, metrics.
+//! Handlers of paths that are not resources: discovery, OpenAPI, health, version, metrics. Their rows are in `routes`.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use api::kubernetes;
 use http::header::IF_NONE_MATCH;
-use percent_encoding::percent_decode_str;
 
-use super::{Server, backup, not_found, openid};
-use crate::authorization::Request;
-use crate::custom::Snapshot;
-use crate::http::answer::Answer;
-use crate::http::negotiation;
-use crate::http::request::Query;
-use crate::http::status::{Failure, Result};
-use crate::identity::User;
+use super::routes::PathRequest;
+use super::{Server, not_found};
+use crate::aggregator::{self, Remote, documents};
+use crate::custom::{Edition, Snapshot};
+use crate::openapi::{AggregatedDocument, v2};
 use crate::resources;
 use crate::serving::discovery;
-use crate::serving::openapi::v2;
 use crate::storage::health;
+use crate::wire::answer::Answer;
+use crate::wire::negotiation;
+use crate::wire::request::Query;
+use crate::wire::status::{Failure, Result};
 
-/// What `/version` says: the Kubernetes release whose API this is.
-const VERSION: &str = concat!(
-    "{\n  \"major\": \"1\",\n  \"minor\": \"38\",\n  \"emulationMajor\": \"1\",\n  \"emulationMinor\": \"38\",\n",
-    "  \"minCompatibilityMajor\": \"1\",\n  \"minCompatibilityMinor\": \"37\",\n",
-    "  \"gitVersion\": \"v1.38.0-alpha.0+celplane-",
-    env!("CARGO_PKG_VERSION"),
-    "\",\n  \"gitCommit\": \"\",\n  \"gitTreeState\": \"clean\",\n",
-    "  \"buildDate\": \"1970-01-01T00:00:00Z\",\n  \"goVersion\": \"\",\n  \"compiler\": \"rustc\",\n",
-    "  \"platform\": \"linux/amd64\"\n}"
-);
+/// The content type of metrics.
+const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
 /// The check in `/readyz` that fails while nothing can be written, as on a full disk.
 const WRITABLE: &str = "store-writable";
 
-/// How long the store may take to show that it is there.
+/// Time limit for the health check of the store.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A request for an OpenAPI document.
-struct Documented {
+struct DocumentRequest {
     server: Arc<Server>,
     customs: Arc<Snapshot>,
+    aggregated: Arc<aggregator::Snapshot>,
     path: String,
     query: Query,
     headers: http::HeaderMap,
 }
 
-impl Documented {
+impl DocumentRequest {
     fn answer(&self) -> Answer {
         let if_none_match = if_none_match(&self.headers);
         if let Some(rest) = self.path.strip_prefix("/openapi/v3") {
             let (rest, accept) = (rest.trim_start_matches('/'), negotiation::accept(&self.headers));
-            let (openapi, customs) = (self.server.openapi(), self.customs.openapi());
-            return openapi.answer(rest, &self.query, &accept, if_none_match, customs).unwrap_or_else(not_found);
+            let (openapi, aggregated) = (self.server.openapi(), self.aggregated_documents());
+            let answer = openapi.answer(rest, &self.query, &accept, if_none_match, &self.customs, &aggregated);
+            return answer.unwrap_or_else(|| Answer::bytes(404, "", ""));
         }
         let accept = self.headers.get(http::header::ACCEPT).and_then(|value| value.to_str().ok());
-        let config = &self.server.options.runtime_config;
-        v2::answer(accept.unwrap_or_default(), if_none_match, config, &self.customs)
+        let edition = self.edition();
+        let edition = edition.as_deref().unwrap_or(&self.customs.older_openapi);
+        let document = || {
+            let mut document = v2::document(&self.server.options.runtime_config, &self.customs);
+            documents::merge_older(&mut document, self.aggregated.remotes());
+            document
+        };
+        v2::answer(accept.unwrap_or_default(), if_none_match, edition, &document)
+    }
+
+    /// The documents of aggregated APIs.
+    fn aggregated_documents(&self) -> Vec<AggregatedDocument> {
+        let path = |remote: &Remote| format!("apis/{}/{}", remote.group, remote.version);
+        let of_remote = |it: &Remote| it.documents.openapi.clone().map(|(text, hash)| (path(it), text, hash));
+        self.aggregated.remotes().iter().filter_map(of_remote).collect()
+    }
+
+    /// The older document of everything with aggregated APIs; none if those have none.
+    fn edition(&self) -> Option<Arc<OnceLock<Edition>>> {
+        if self.aggregated.remotes().iter().all(|it| it.documents.older_openapi.is_none()) {
+            return None;
+        }
+        let mut known = self.aggregated.older_openapi.lock();
+        if let Some((customs, edition)) = &*known
+            && customs.upgrade().is_some_and(|it| Arc::ptr_eq(&it, &self.customs))
+        {
+            return Some(edition.clone());
+        }
+        let edition = Arc::default();
+        *known = Some((Arc::downgrade(&self.customs), Arc::clone(&edition)));
+        Some(edition)
     }
 }
 
@@ -63,112 +86,100 @@ fn if_none_match(headers: &http::HeaderMap) -> &str {
     headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
 
-pub(super) async fn answer(
-    server: &Arc<Server>,
-    parts: &http::request::Parts,
-    query: &Query,
-    user: &User,
-) -> Result<Answer> {
-    let whole = percent_decode_str(parts.uri.path()).decode_utf8_lossy();
-    let whole = &*whole;
-    let path = whole.strip_suffix('/').filter(|path| !path.is_empty()).unwrap_or(whole);
-    let verb = parts.method.as_str().to_lowercase();
-    let asked = Request::Path { verb: &verb, path: whole };
-    if server.authorizer.authorize(user, asked).is_err() {
-        server.catch_up().await;
-        server.authorizer.authorize(user, asked)?;
-    }
-    let segments: Vec<&str> = path.split('/').skip(1).collect();
-    let snapshot = server.customs.snapshot();
-    let customs = &*snapshot;
-    let config = &server.options.runtime_config;
-    let served = discovery::Served { config, customs };
-    let if_none_match = if_none_match(&parts.headers);
-    match segments.as_slice() {
-        ["version"] if parts.method != http::Method::GET => Err(Failure::method_not_allowed()),
-        ["version"] => Ok(Answer::bytes(200, "application/json", VERSION)),
-        ["healthz" | "livez" | "readyz", ..] if path != whole => Ok(not_found()),
-        ["healthz" | "livez" | "readyz", ..] => Ok(health(server, &segments, query).await),
-        ["metrics"] => {
-            let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
-            Ok(Answer::bytes(200, content_type, server.metrics.text()))
-        }
-        // Kubernetes: who lists all groups may ask with any method.
-        ["api" | "apis", ..]
-            if segments != ["apis"] && !matches!(parts.method, http::Method::GET | http::Method::HEAD) =>
-        {
-            Err(Failure::method_not_allowed())
-        }
-        ["store", "backup"] if parts.method == http::Method::GET => backup::answer(server).await,
-        ["metrics", component] => {
-            let content_type = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
-            let text = server.components.metrics(component);
-            Ok(text.map_or_else(not_found, |text| Answer::bytes(200, content_type, text)))
-        }
-        ["api"] => {
-            let accepted = negotiation::negotiate(&parts.headers)?;
-            Ok(discovery::api(&accepted, if_none_match, &server.options.address, served))
-        }
-        ["apis"] => Ok(discovery::apis(&negotiation::negotiate(&parts.headers)?, if_none_match, served)),
-        ["api", version] => discovery::group_version("", version, served),
-        ["apis", group] => Ok(discovery::group(group, served).unwrap_or_else(not_found)),
-        ["apis", group, version] if served.has_version(group, version) => {
-            discovery::group_version(group, version, served)
-        }
-        ["apis", group, _] if resources::groups().iter().any(|(it, _)| it == group) => Err(Failure::no_resource()),
-        ["openapi", "v3", ..] | ["openapi", "v2"] => {
-            let asked = Documented {
-                server: server.clone(),
-                customs: snapshot.clone(),
-                path: path.to_owned(),
-                query: query.clone(),
-                headers: parts.headers.clone(),
-            };
-            // Documents take a while to make, and everybody may ask for them.
-            let failed = || Failure::internal("the document could not be made");
-            server.threads().run(move || asked.answer()).await.ok_or_else(failed)
-        }
-        [".well-known", "openid-configuration"] => Ok(openid::configuration(server)),
-        ["openid", "v1", "jwks"] => Ok(openid::keys(server)),
-        [""] => {
-            let mut paths: Vec<String> = [
-                "/.well-known/openid-configuration",
-                "/api",
-                "/apis",
-                "/healthz",
-                "/livez",
-                "/metrics",
-                "/openapi/v2",
-                "/openapi/v3",
-                "/openid/v1/jwks",
-                "/readyz",
-                backup::PATH,
-                "/version",
-            ]
-            .map(ToOwned::to_owned)
-            .to_vec();
-            for (group, versions) in discovery::all_groups(served) {
-                for version in versions {
-                    paths.push(if group.is_empty() {
-                        format!("/api/{version}")
-                    } else {
-                        format!("/apis/{group}/{version}")
-                    });
-                }
-                if !group.is_empty() {
-                    paths.push(format!("/apis/{group}"));
-                }
-            }
-            paths.sort();
-            let paths: Vec<api::json::Value> = paths.into_iter().map(Into::into).collect();
-            Ok(Answer::json(200, &api::json!({"paths": paths})))
-        }
-        _ => Ok(not_found()),
-    }
+/// The Kubernetes release whose API this is.
+pub(super) fn version() -> Answer {
+    let (minor, build) = (kubernetes::MINOR, kubernetes::BUILD);
+    let before = minor.saturating_sub(1);
+    let text = format!(
+        r#"{{
+  "major": "1",
+  "minor": "{minor}",
+  "emulationMajor": "1",
+  "emulationMinor": "{minor}",
+  "minCompatibilityMajor": "1",
+  "minCompatibilityMinor": "{before}",
+  "gitVersion": "{build}",
+  "gitCommit": "",
+  "gitTreeState": "clean",
+  "buildDate": "1970-01-01T00:00:00Z",
+  "goVersion": "",
+  "compiler": "rustc",
+  "platform": "linux/amd64"
+}}"#
+    );
+    Answer::bytes(200, "application/json", text)
 }
 
-async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answer {
-    let name = segments.first().copied().unwrap_or_default();
+pub(super) fn metrics(server: &Server) -> Answer {
+    Answer::bytes(200, METRICS_TYPE, server.metrics.text())
+}
+
+pub(super) fn component_metrics(request: &PathRequest<'_>) -> Answer {
+    let text = request.server.components.metrics(request.segment(1));
+    text.map_or_else(not_found, |text| Answer::bytes(200, METRICS_TYPE, text))
+}
+
+/// Answers a request for a discovery document.
+fn discover(request: &PathRequest<'_>, answer: impl FnOnce(discovery::Served<'_>) -> Result<Answer>) -> Result<Answer> {
+    let snapshot = request.server.customs.snapshot();
+    let aggregated = request.server.aggregator.snapshot();
+    let config = &request.server.options.runtime_config;
+    answer(discovery::Served { config, customs: &snapshot, aggregated: &aggregated })
+}
+
+pub(super) fn api(request: &PathRequest<'_>) -> Result<Answer> {
+    let accepted = negotiation::negotiate(&request.parts.headers)?;
+    let address = &request.server.options.address;
+    discover(request, |served| Ok(discovery::api(&accepted, if_none_match(&request.parts.headers), address, served)))
+}
+
+pub(super) fn apis(request: &PathRequest<'_>) -> Result<Answer> {
+    request.server.aggregator.count_aggregation();
+    let accepted = negotiation::negotiate(&request.parts.headers)?;
+    discover(request, |served| Ok(discovery::apis(&accepted, if_none_match(&request.parts.headers), served)))
+}
+
+pub(super) fn core_version(request: &PathRequest<'_>) -> Result<Answer> {
+    discover(request, |served| discovery::group_version("", request.segment(1), served))
+}
+
+pub(super) fn group(request: &PathRequest<'_>) -> Result<Answer> {
+    discover(request, |served| Ok(discovery::group(request.segment(1), served).unwrap_or_else(not_found)))
+}
+
+pub(super) fn group_version(request: &PathRequest<'_>) -> Result<Answer> {
+    let (group, version) = (request.segment(1), request.segment(2));
+    discover(request, |served| {
+        if served.has_version(group, version) {
+            return discovery::group_version(group, version, served);
+        }
+        if resources::groups().iter().any(|(it, _)| *it == group) {
+            return Err(Failure::no_resource());
+        }
+        Ok(not_found())
+    })
+}
+
+pub(super) async fn openapi(request: &PathRequest<'_>) -> Result<Answer> {
+    let asked = DocumentRequest {
+        server: request.server.clone(),
+        customs: request.server.customs.snapshot(),
+        aggregated: request.server.aggregator.snapshot(),
+        path: request.path.to_owned(),
+        query: request.query.clone(),
+        headers: request.parts.headers.clone(),
+    };
+    // Documents take a while to build, and all clients may request them.
+    let failed = || Failure::internal("the document could not be made");
+    request.server.threads().run(move || asked.answer()).await.ok_or_else(failed)
+}
+
+pub(super) async fn health(request: &PathRequest<'_>) -> Answer {
+    let PathRequest { server, query, segments, .. } = *request;
+    if request.path != request.sent_path {
+        return not_found();
+    }
+    let name = request.segment(0);
     let store = server.options.store_name;
     let components = if name == "livez" { Vec::new() } else { server.components.checks() };
     let mut checks: Vec<&str> = vec!["ping", "log", store, "watch-cache"];
@@ -201,7 +212,8 @@ async fn health(server: &Arc<Server>, segments: &[&str], query: &Query) -> Answe
             || check == WRITABLE && unwritable.is_some()
             || component_failed(check)
     };
-    // Kubernetes tells nobody why a check fails; that the disk is full is what everybody needs to know.
+    // Kubernetes does not publish why a check fails; a full disk is an exception, because every user needs to
+    // know it.
     let why = |check: &str| match &unwritable {
         Some(full @ store::Error::Full { .. }) if check == WRITABLE => full.to_string(),
         _ => "reason withheld".to_owned(),

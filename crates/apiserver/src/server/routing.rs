@@ -1,13 +1,12 @@
-//! Which resource a request is about, and waiting for definitions that were just written.
+//! Resolution of a request's resource, including definitions that were just written.
 
 use std::sync::Arc;
 
 use super::Server;
-use crate::custom;
 use crate::custom::serving::Serving;
-use crate::http::request::Target;
-use crate::http::status::Result;
 use crate::resources::{self, Resource};
+use crate::wire::request::Target;
+use crate::wire::status::Result;
 
 impl Server {
     /// The built-in resource that a request is about, if its version is served.
@@ -30,12 +29,9 @@ impl Server {
     /// Waits until definitions of custom resources that were written before now are served, or decided about.
     pub(super) async fn wait_for_definitions(&self) -> Result<()> {
         let current = self.store.current_revision().await?;
-        // An error means that the cache is behind; then what it knows counts.
+        // An error means that the cache is outdated; then its present contents count.
         let _ = self.cache.reach(current).await;
-        let (group, plural) = custom::DEFINITIONS;
-        if let Some(row) = resources::find(group, "v1", plural) {
-            self.customs.settled(self.cache.resource(&row.prefix()).newest()).await;
-        }
+        self.customs.settled(self.cache.resource(&resources::DEFINITIONS.prefix()).newest()).await;
         Ok(())
     }
 
@@ -44,6 +40,8 @@ impl Server {
     /// # Errors
     /// Those of the store, as clients see them.
     pub async fn settle(&self) -> Result<()> {
-        self.wait_for_definitions().await
+        self.wait_for_definitions().await?;
+        self.customs.warmed().await;
+        Ok(())
     }
 }

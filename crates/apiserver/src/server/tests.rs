@@ -1,4 +1,4 @@
-//! A server all of whose threads for long work are taken.
+//! A server all of whose threads for long work are taken, and the size of a request.
 
 use http_body_util::Full;
 use serde_json::json;
@@ -11,7 +11,7 @@ async fn ask(server: &Arc<Server>, method: &str, path: &str, body: String) -> Re
 }
 
 #[tokio::test]
-async fn who_asks_something_short_does_not_wait_for_long_work() {
+async fn short_request_does_not_wait_for_long_work() {
     let store = Arc::new(store::Embedded::in_memory(store::Options::default()).unwrap());
     let server = Server::start(store, Options::default()).await.unwrap();
     let maps = "/api/v1/namespaces/default/configmaps";
@@ -76,4 +76,14 @@ async fn who_asks_something_short_does_not_wait_for_long_work() {
     }
     let listed: serde_json::Value = serde_json::from_slice(&listed.await.unwrap()).unwrap();
     assert!(listed["rows"].as_array().unwrap().len() >= 300);
+}
+
+#[tokio::test]
+async fn future_of_a_request_is_small() {
+    let store = Arc::new(store::Embedded::in_memory(store::Options::default()).unwrap());
+    let server = Server::start(store, Options::default()).await.unwrap();
+    let body = Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync();
+    let size = size_of_val(&server.handle_any(Request::new(body), None));
+    // It is copied once for each request: with 9 kB, the copy took half as many instructions as a read.
+    assert!(size <= 6 << 10, "{size} bytes");
 }

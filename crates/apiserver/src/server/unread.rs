@@ -1,11 +1,12 @@
-//! What is left of a body when the answer to its request is there, as after a refusal.
+//! The rest of a body when the response is ready before it was read, as after a rejection.
 //!
-//! Over HTTP/1.1 it stands before the next request, and a client that is still sending may not hear the answer if nobody
-//! takes what it sends. Over HTTP/2 some clients take it for a failure if what they send on is closed. So it is read and thrown
-//! away, as far as it could have been accepted and comes soon.
+//! Over HTTP/1.1 it precedes the next request, and a client that is still sending may not receive the response
+//! if its data is not read. Over HTTP/2 some clients treat it as a failure if their stream is closed. So it is
+//! read and discarded, as far as it could have been accepted and arrives soon.
 
+use locks::Mutex;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub(super) struct Returned {
     rest: Rest,
 }
 
-/// Where the rest of a body is.
+/// The rest of a body.
 #[derive(Clone, Default)]
 pub(super) struct Rest(Arc<Mutex<Option<Incoming>>>);
 
@@ -36,7 +37,7 @@ impl Returned {
 impl Drop for Returned {
     fn drop(&mut self) {
         let body = self.body.take().filter(|body| !body.is_end_stream());
-        *self.rest.0.lock().unwrap_or_else(PoisonError::into_inner) = body;
+        *self.rest.0.lock() = body;
     }
 }
 
@@ -68,7 +69,7 @@ impl http_body::Body for Returned {
 impl Rest {
     /// Reads what is left while the answer is sent: over HTTP/2 it stands before nothing.
     pub(super) fn read_meanwhile(self, bytes_max: u64) {
-        let is_read = self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none();
+        let is_read = self.0.lock().is_none();
         if !is_read {
             tokio::spawn(self.read(bytes_max));
         }
@@ -76,7 +77,7 @@ impl Rest {
 
     /// Reads what is left, at most this many bytes. False if there is more, or it does not come.
     pub(super) async fn read(self, bytes_max: u64) -> bool {
-        let rest = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let rest = self.0.lock().take();
         let Some(mut rest) = rest else { return true };
         if rest.size_hint().lower() > bytes_max {
             return false;

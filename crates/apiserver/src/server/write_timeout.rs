@@ -1,4 +1,4 @@
-//! A stream that gives up on a peer who does not read.
+//! A stream that times out if its peer does not read.
 //!
 //! Without it a client that stops reading would hold its connection, and what is buffered for it, for as long as it likes.
 
@@ -97,7 +97,7 @@ mod tests {
         let started = Instant::now();
         assert_eq!(stream.write_all(b"5").await.unwrap_err().kind(), io::ErrorKind::TimedOut);
         assert_eq!(started.elapsed(), Duration::from_secs(5));
-        // Whoever reads in time is not.
+        // A peer that reads in time does not time out.
         far.read_exact(&mut [0; 4]).await.unwrap();
         stream.write_all(b"5678").await.unwrap();
         let later = tokio::spawn(async move {

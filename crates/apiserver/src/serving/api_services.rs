@@ -7,19 +7,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::clock::Clock;
 use api::json::Value;
+use api::time::Timestamp;
 use store::{Store, Write};
+use telemetry::logs::chain;
 use tracing::warn;
 
 use super::bootstrap;
-use crate::clock;
-use crate::custom::{self, Customs};
+use crate::aggregator::resource_metrics;
+use crate::custom::Customs;
 use crate::resources::{self, Resource, RuntimeConfig};
-use crate::server::{Server, Stopping};
+use crate::shutdown::Stopping;
+use crate::state::Server;
 
-/// The label that says who keeps an object, and how long.
+/// Label with the manager of an object, and its lifetime.
 const MANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
-/// What could not be written is tried again after this long.
+/// Delay before a failed write is retried.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Groups by priority; of two with the same one, the versions decide.
@@ -47,6 +51,9 @@ const GROUPS: &[(&str, i64)] = &[
     ("storagemigration.k8s.io", 15_800),
 ];
 
+/// Custom resources come behind all others; among themselves the names of versions decide.
+const CUSTOM_PRIORITIES: (i64, i64) = (1000, 100);
+
 /// The priority of a version among those of its group.
 fn version_priority(group: &str, version: &str) -> i64 {
     match (group, version) {
@@ -59,17 +66,36 @@ fn version_priority(group: &str, version: &str) -> i64 {
     }
 }
 
-/// The objects of everything that is served here; the group of these objects is served by whom it describes.
-pub(super) fn all(config: &RuntimeConfig) -> Vec<Value> {
+/// The priorities of a group and version that are served here.
+pub(super) fn priorities(group: &str, version: &str) -> (i64, i64) {
+    match GROUPS.iter().find(|(it, _)| *it == group) {
+        Some((_, priority)) => (*priority, version_priority(group, version)),
+        None => CUSTOM_PRIORITIES,
+    }
+}
+
+/// The objects of all groups that are served here; the group of these objects itself is left out.
+pub(super) fn all(config: &RuntimeConfig, now: Timestamp) -> Vec<Value> {
     let groups = config.groups().filter(|(group, _)| *group != "apiregistration.k8s.io");
     let one = |group, version| {
         let priority = GROUPS.iter().find(|(it, _)| *it == group).map_or(1000, |(_, priority)| *priority);
-        one(group, version, (priority, version_priority(group, version)), "onstart")
+        one(group, version, (priority, version_priority(group, version)), "onstart", now)
     };
     groups.flat_map(|(group, versions)| versions.into_iter().map(move |version| one(group, version))).collect()
 }
 
-fn one(group: &str, version: &str, (group_priority, version_priority): (i64, i64), managed: &str) -> Value {
+/// The object of `metrics.k8s.io`, for servers that serve it themselves.
+pub(super) fn resource_metrics(now: Timestamp) -> Value {
+    one(resource_metrics::GROUP, resource_metrics::VERSION, resource_metrics::PRIORITIES, "onstart", now)
+}
+
+fn one(
+    group: &str,
+    version: &str,
+    (group_priority, version_priority): (i64, i64),
+    managed: &str,
+    now: Timestamp,
+) -> Value {
     let name = format!("{version}.{group}");
     let mut spec = api::json!({
         "version": version, "groupPriorityMinimum": group_priority, "versionPriority": version_priority
@@ -78,7 +104,7 @@ fn one(group: &str, version: &str, (group_priority, version_priority): (i64, i64
         spec.insert("group", group);
     }
     let condition = api::json!({
-        "type": "Available", "status": "True", "lastTransitionTime": (clock::now().to_string()),
+        "type": "Available", "status": "True", "lastTransitionTime": (now.to_string()),
         "reason": "Local", "message": "Local APIServices are always available"
     });
     api::json!({
@@ -89,23 +115,25 @@ fn one(group: &str, version: &str, (group_priority, version_priority): (i64, i64
 
 /// Keeps the objects of the groups of custom resources until the server stops.
 pub(crate) fn keep(server: &Arc<Server>) {
-    let Some(row) = resources::find("apiregistration.k8s.io", "v1", "apiservices") else { return };
-    let (group, plural) = custom::DEFINITIONS;
-    let Some(definitions) = resources::find(group, "v1", plural) else { return };
-    let keeper = Keeper { row, store: server.store.clone(), customs: server.customs.clone() };
+    let (row, definitions) = (resources::API_SERVICES, resources::DEFINITIONS);
+    let keeper =
+        Keeper { row, store: server.store.clone(), customs: server.customs.clone(), clock: server.clock().clone() };
     let mut services = server.cache.resource(&row.prefix()).subscribe();
     let mut defined = server.cache.resource(&definitions.prefix()).subscribe();
     let newest = server.cache.resource(&definitions.prefix());
     let mut stopping: Stopping = server.stopping();
-    tokio::spawn(async move {
+    server.tasks.spawn("API services", async move {
         loop {
             // What changes from here on wakes this again.
             services.borrow_and_update();
             defined.borrow_and_update();
-            keeper.customs.settled(newest.newest()).await;
+            tokio::select! {
+                () = keeper.customs.settled(newest.newest()) => {}
+                () = stopping.stopped() => return,
+            }
             let kept = keeper.keep().await;
             if let Err(error) = &kept {
-                warn!(err = %error, "Could not keep the APIServices of custom resources");
+                warn!(err = %chain(&error), "Could not update the APIServices of custom resources");
             }
             let retry = if kept.is_ok() { Duration::from_secs(3600) } else { RETRY };
             tokio::select! {
@@ -122,10 +150,11 @@ struct Keeper {
     row: &'static Resource<'static>,
     store: Arc<dyn Store>,
     customs: Arc<Customs>,
+    clock: Clock,
 }
 
 impl Keeper {
-    /// Makes what is missing, and removes what is left of groups that are gone.
+    /// Creates missing objects, and removes those of removed groups.
     async fn keep(&self) -> Result<(), store::Error> {
         let customs = self.customs.snapshot();
         let versions = customs.groups().flat_map(|(group, versions)| versions.map(move |version| (group, version)));
@@ -134,10 +163,10 @@ impl Keeper {
             .collect();
         let page = self.store.list(&self.row.prefix(), store::ListOptions::default()).await?;
         for entry in &page.entries {
-            let is_ours = crate::storage::stored::document(&entry.value)
+            let is_ours = cache::stored::document(&entry.value)
                 .is_some_and(|object| object.str_at(&["metadata", "labels", MANAGED]) == Some("true"));
             if is_ours && !wanted.contains_key(&*entry.key) {
-                // Who was faster did the same, or will be seen.
+                // A concurrent writer did the same, or will be observed.
                 let _ = self.store.write(Write::delete(&*entry.key, entry.revision)).await?;
             }
         }
@@ -145,9 +174,9 @@ impl Keeper {
             if page.entries.iter().any(|entry| *entry.key == *key) {
                 continue;
             }
-            // Custom resources come behind all others; among themselves the names of versions decide.
-            let object = one(group, version, (1000, 100), "true");
-            if let Some(write) = bootstrap::make(self.row, object) {
+            let now = self.clock.now_seconds();
+            let object = one(group, version, CUSTOM_PRIORITIES, "true", now);
+            if let Some(write) = bootstrap::make(self.row, object, now) {
                 // A conflict means that someone else made it.
                 let _ = self.store.write(write).await?;
             }

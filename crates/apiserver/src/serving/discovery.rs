@@ -1,24 +1,28 @@
-//! What the server serves: the legacy documents, and all groups in one.
+//! Discovery: the legacy documents, and all groups in one.
 
 use api::json::{Object, Value};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use ring::digest::{SHA256, SHA512, digest};
+use ring::digest::{SHA256, digest};
 
+use super::api_services;
+use crate::aggregator::{self, Remote};
 use crate::custom::Snapshot;
-use crate::http::answer::Answer;
-use crate::http::negotiation::{Accepted, Form};
-use crate::http::status::{Failure, Result};
 use crate::resources::{self, Resource, RuntimeConfig, Subresource, api_version};
+use crate::wire::answer::Answer;
+use crate::wire::etag::hash;
+use crate::wire::negotiation::{Accepted, Form};
+use crate::wire::status::{Failure, Result};
 
 /// The content type of the aggregated document.
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
-/// Everything that is served: built-in versions as configured, and custom resources.
+/// Everything that is served: built-in versions as configured, custom resources, and aggregated APIs.
 #[derive(Clone, Copy)]
 pub(crate) struct Served<'a> {
     pub(crate) config: &'a RuntimeConfig,
     pub(crate) customs: &'a Snapshot,
+    pub(crate) aggregated: &'a aggregator::Snapshot,
 }
 
 impl<'a> Served<'a> {
@@ -55,7 +59,7 @@ pub(crate) fn apis(accepted: &Accepted, if_none_match: &str, served: Served<'_>)
     Answer::json(200, &api::json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}))
 }
 
-/// Built-in groups, then custom ones by name. A group that is both has the versions of both.
+/// Built-in groups, then custom ones by name, and aggregated ones by priority. A group that is both has the versions of both.
 pub(crate) fn all_groups(served: Served<'_>) -> Vec<(&str, Vec<&str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = served.config.groups().collect();
     for (group, versions) in served.customs.groups() {
@@ -67,6 +71,7 @@ pub(crate) fn all_groups(served: Served<'_>) -> Vec<(&str, Vec<&str>)> {
             None => groups.push((group, versions.collect())),
         }
     }
+    served.aggregated.merge(&mut groups, api_services::priorities);
     groups
 }
 
@@ -131,7 +136,7 @@ fn texts(list: &[&str]) -> Value {
     Value::Array(list.iter().map(|&it| it.into()).collect())
 }
 
-/// What users can type instead of its name.
+/// Adds short names and categories.
 fn insert_names(fields: &mut Object, resource: &Resource<'_>) {
     for (field, names) in [("shortNames", resource.short_names()), ("categories", resource.categories())] {
         if !names.is_empty() {
@@ -203,12 +208,20 @@ fn aggregated(if_none_match: &str, served: Served<'_>, wanted: fn(&str) -> bool)
     Answer { content_type: AGGREGATED, ..answer }.with_header(http::header::ETAG, etag)
 }
 
-/// SHA-512 in capital hexadecimal digits.
-pub(crate) fn hash(bytes: &[u8]) -> String {
-    digest(&SHA512, bytes).as_ref().iter().map(|byte| format!("{byte:02X}")).collect()
+/// A version of an aggregated API. It is stale while its server is not available, or its resources are not known.
+fn remote_version(remote: &Remote) -> Value {
+    let resources = remote.documents.resources.as_ref();
+    let is_simulated = remote.is_simulated && !remote.is_local;
+    let is_current = is_simulated || remote.is_local || (remote.is_available && resources.is_some());
+    let resources = resources.filter(|_| !is_simulated).cloned().unwrap_or_default();
+    let freshness = if is_current { "Current" } else { "Stale" };
+    api::json!({"version": (remote.version.as_str()), "resources": resources, "freshness": freshness})
 }
 
 fn aggregated_version(group: &str, version: &str, served: Served<'_>) -> Value {
+    if let Some(remote) = served.aggregated.find(group, version) {
+        return remote_version(remote);
+    }
     let kind = |group: &str, version: &str, kind: &str| api::json!({"group": group, "version": version, "kind": kind});
     let resources: Vec<Value> = served
         .rows(group, version)

@@ -1,30 +1,32 @@
 //! Forgetting history: one of all servers on a store does it, at an interval.
 //!
-//! Each server tries to write a key that all share. Who succeeds forgets what was old at its last turn; the others see
-//! that it was done and wait for the next turn. Follows Kubernetes' `storage/etcd3/compact.go`.
+//! Each server tries to write a shared key. The one that succeeds compacts up to the revision of its last turn;
+//! the others observe the write and wait for the next turn. Follows Kubernetes' `storage/etcd3/compact.go`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use store::{Error, Outcome, Revision, Store, Write};
+use telemetry::logs::chain;
 use tracing::{info, warn};
 
-use crate::server::Stopping;
+use crate::shutdown::Stopping;
 
-/// What all servers write to. It is not an object, but lies among them: so their watch caches see that the store moved on.
+/// Key that all servers write. It is not an object, but below their prefix: so their watch caches observe that
+/// the store advanced.
 const KEY: &str = "/registry/compact_rev_key";
 
 /// The turns of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Compactor {
-    /// The last turn of anyone that this server knows of.
+    /// The last observed turn of any server.
     turn: Option<Revision>,
-    /// Where the store stood then.
+    /// Revision of the store at that time.
     seen: Revision,
 }
 
 impl Compactor {
-    /// Takes a turn; the revision up to which this server has made the store forget, if it was the one.
+    /// Takes a turn; returns the revision of the compaction, if this server did it.
     ///
     /// # Errors
     /// Those of the store.
@@ -65,7 +67,7 @@ pub(crate) async fn run(store: Arc<dyn Store>, interval: Duration, mut stopping:
             Ok(Some(revision)) => info!(revision, "Compacted store"),
             Ok(None) => {}
             Err(Error::Closed) => return,
-            Err(error) => warn!(err = %error, "Could not compact store"),
+            Err(error) => warn!(err = %chain(&error), "Could not compact store"),
         }
     }
 }
@@ -85,7 +87,7 @@ mod tests {
             let outcome = store.write(Write::create(format!("/registry/a{turn}"), "x")).await.unwrap();
             let Outcome::Done { revision } = outcome else { panic!("{outcome:?}") };
             versions.push(revision);
-            // Who comes first differs.
+            // The order alternates.
             let (left, right) = if turn % 2 == 0 { (&mut first, &mut second) } else { (&mut second, &mut first) };
             let left = left.take_turn(&store).await.unwrap();
             let right = right.take_turn(&store).await.unwrap();

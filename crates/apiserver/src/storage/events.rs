@@ -1,29 +1,27 @@
-//! Events are many and soon forgotten: the store lets them expire, and this bounds what they take until then.
+//! Events are numerous and short-lived: the store expires them, and this bounds their size until then.
 //!
-//! A task follows the events in the store and knows of each where it lies and how long it is. When they take too much, the
-//! oldest are deleted. Nothing of what they say is kept in memory.
+//! A task follows the events in the store and tracks key and size of each. When they exceed the limit, the
+//! oldest are deleted. Their contents are not kept in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cache::EVENTS_PREFIX as PREFIX;
 use store::{Error, ListOptions, Revision, Store, Write};
 use tracing::warn;
 
-use crate::server::Stopping;
+use crate::shutdown::Stopping;
 
-/// Where events of both groups lie.
-pub(crate) const PREFIX: &str = "/registry/core/events/";
-
-/// What is there is read in pages of this size.
+/// Page size for reading existing events.
 const PAGE: usize = 1_000;
-/// How many are deleted at a time.
+/// Number of concurrent deletions.
 const DELETE_WIDTH: usize = 64;
-/// When too much was deleted, a tenth more is, so that this does not happen for every event.
+/// Additional share to delete when the limit is exceeded, so that this does not happen for every event.
 const SPARE_PART: u64 = 10;
-/// How often the log says that events are deleted before their time.
+/// Interval at which early deletions are logged.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-/// After an error of the store it is asked again after this time.
+/// Delay before the store is read again after an error.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// All events: where each lies, by the revision that wrote it.
@@ -84,7 +82,7 @@ pub(crate) async fn bound(store: Arc<dyn Store>, bytes_max: u64, mut stopping: S
 async fn follow(store: &dyn Store, bytes_max: u64) {
     let mut warned: Option<Instant> = None;
     loop {
-        // A failure or a gap: begin anew with what is there.
+        // A failure or a gap: start over with the existing events.
         match follow_once(store, bytes_max, &mut warned).await {
             Err(Error::Closed) => return,
             _ => tokio::time::sleep(RETRY).await,
@@ -94,7 +92,7 @@ async fn follow(store: &dyn Store, bytes_max: u64) {
 
 async fn follow_once(store: &dyn Store, bytes_max: u64, warned: &mut Option<Instant>) -> Result<(), Error> {
     let mut ledger = Ledger::default();
-    let mut options = ListOptions { revision: None, limit: Some(PAGE), after_key: None };
+    let mut options = ListOptions { revision: None, limit: Some(PAGE), ..ListOptions::default() };
     loop {
         let page = store.list(PREFIX, options.clone()).await?;
         options.revision = Some(page.revision);
@@ -114,13 +112,13 @@ async fn follow_once(store: &dyn Store, bytes_max: u64, warned: &mut Option<Inst
             warn!(
                 count = excess.len(),
                 bytesMax = bytes_max,
-                "Deleted events before their time, because they take too much"
+                "Deleted events before they expired to stay below the size limit"
             );
         }
         for some in excess.chunks(DELETE_WIDTH) {
             let deletes = some.iter().map(|(key, revision)| store.write(Write::delete(&**key, *revision)));
             for deleted in futures::future::join_all(deletes).await {
-                // A conflict means that it was written again, or is gone: the watch says which.
+                // A conflict means that it was rewritten or deleted: the watch reports which.
                 let _ = deleted?;
             }
         }
@@ -148,7 +146,7 @@ mod tests {
             let write = Write::create(format!("{PREFIX}default/{n:04}"), vec![b'x'; 1000]);
             assert!(matches!(store.write(write).await, Ok(Outcome::Done { .. })));
         };
-        // Some are there before anybody looks.
+        // Some exist before the task starts.
         for n in 0..30 {
             put(n).await;
         }

@@ -1,19 +1,20 @@
-//! Can the store be written to? The log says when that changes, and `/readyz` while it is not so.
+//! Writability of the store: changes are logged, and reported by `/readyz`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use store::{Error, Store};
+use telemetry::logs::chain;
 use tracing::{error, info};
 
-use crate::server::Stopping;
+use crate::shutdown::Stopping;
 
-/// How often to look.
+/// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// How long the store may take to show that it is there.
+/// Time limit for the check of the store.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why nothing can be written, if so.
+/// Returns the reason why nothing can be written.
 pub(crate) async fn trouble(store: &dyn Store) -> Option<Error> {
     match tokio::time::timeout(TIMEOUT, store.check_writable()).await {
         Ok(checked) => checked.err(),
@@ -21,21 +22,15 @@ pub(crate) async fn trouble(store: &dyn Store) -> Option<Error> {
     }
 }
 
-/// An error and what caused it, in one line.
-pub(crate) fn reason(error: &Error) -> String {
-    use std::error::Error as _;
-    error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
-}
-
-/// Says in the log when the store stops taking writes, and when it takes them again, until the server stops.
+/// Logs when the store stops and resumes accepting writes, until the server stops.
 pub(crate) async fn run(store: Arc<dyn Store>, mut stopping: Stopping) {
     let mut was_well = true;
     loop {
         let trouble = trouble(&*store).await;
         match &trouble {
             Some(Error::Closed) => return,
-            Some(trouble) if was_well => error!(err = reason(trouble), "Store takes no writes"),
-            None if !was_well => info!("Store takes writes again"),
+            Some(trouble) if was_well => error!(err = %chain(trouble), "Store rejects writes"),
+            None if !was_well => info!("Store accepts writes again"),
             _ => {}
         }
         was_well = trouble.is_none();

@@ -1,26 +1,27 @@
-//! Server-side apply: what a client wants of an object is merged into it, or becomes it.
+//! Server-side apply: merges the applied fields into an object, or creates it.
 //!
-//! What that means is in [`crate::objects::apply`]; here a request becomes a write, and a refusal becomes an answer.
+//! What that means is in [`patching::apply`]; here a request becomes a write, and a refusal becomes an answer.
 
 use api::json::{self, Value};
 use api::types::GivenEmpty;
 use api::yaml;
+use futures::future::BoxFuture;
 
-use super::create::{SYSTEM_FIELDS, check_namespace, check_terminating, insert, normalize};
-use super::modify::modify;
-use super::update::{BasedOn, Tracking, change, check_name, check_uid, show};
+use super::create::{Creation, check_namespace, check_terminating, insert, normalize};
+use super::modify::{Decision, Proposal, modify};
+use super::update::{BasedOn, Change, Tracking, check_name, check_uid, show};
 use super::{Call, FIELD_MANAGER_BYTES_MAX, ownership};
-use crate::authorization;
-use crate::clock;
-use crate::http::answer::Answer;
-use crate::http::payload::FieldValidation;
-use crate::http::status::{Failure, Result};
-use crate::http::warnings;
-use crate::objects::apply::{Refusal, Write, conflict_message};
-use crate::objects::metadata;
+use crate::wire::answer::Answer;
+use crate::wire::heavy;
+use crate::wire::payload::FieldValidation;
+use crate::wire::status::{Failure, Result};
+use crate::wire::warnings;
+use api::metadata;
+use patching::apply::{Refusal, Versions, conflict_message};
 use registry::conversion;
+use registry::pipeline::{self, Rules as _};
 
-/// So often apply starts over if the object appears or goes meanwhile.
+/// Maximum number of retries if the object is created or deleted meanwhile.
 const ATTEMPTS: usize = 5;
 
 pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> {
@@ -28,48 +29,33 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     warnings::add(complaints);
     let dry_run = call.is_dry_run()?;
     let force = call.query.flag("force");
-    let versions = ownership::versions(call, subresource);
     let api_version = call.resource.api_version(&call.target.version);
-    let (manager, now) = (ownership::manager(call), clock::now().to_string());
-    let write = ownership::write(call, &*versions, &api_version, subresource, &manager, &now);
     for attempt in 1..=ATTEMPTS {
-        let changed = modify(call, dry_run, |old| {
-            let mut live = old.clone();
-            call.convert(&mut live);
-            let object = applied(call, &write, &live, &config, force)?;
-            let object = checked(call, object)?;
-            call.confirm_rights(&object, Some(old))?;
-            let based_on = BasedOn::of(call, &object)?;
-            based_on.check_version(call, &object, old, subresource)?;
-            check_uid(call, &object, old)?;
-            let decision = change(call, object, &GivenEmpty::default(), old, subresource, Tracking::Done)?;
-            warnings::add(decision.warnings(call, old, subresource));
-            Ok(decision)
+        let changed = modify(call, dry_run, |_| {
+            Ok(Decision::Admit(Box::new(Application { config: &config, force, subresource, dry_run })))
         });
         match changed.await {
-            Ok(done) => return show(call, done),
+            Ok(done) => return show(call, done).await,
             Err(failure) if failure.code == 404 && subresource.is_empty() && attempt < ATTEMPTS => {}
             Err(failure) => return Err(failure),
         }
-        let object = applied(call, &write, &versions.empty(&api_version), &config, force)?;
+        let empty = ownership::versions(call, subresource).empty(&api_version);
+        let object = applied(call, subresource, &empty, &config, force).await?;
         let uid = metadata::text(&object, "uid").to_owned();
         if !uid.is_empty() {
             let why =
                 format!("uid mismatch: the provided object specified uid {uid}, and no existing object was found");
             return Err(Failure::conflict(call.resource, &call.target.name, &why));
         }
-        let asked = authorization::Request::Resource { verb: "create", target: call.target };
         check_terminating(call, &object)?;
         let mut object = checked(call, object)?;
         let managed_fields = metadata::make(&mut object).remove("managedFields");
-        for field in SYSTEM_FIELDS {
-            metadata::remove(&mut object, field);
-        }
+        pipeline::reset_metadata(&mut object);
         metadata::remove(&mut object, "resourceVersion");
         normalize(call, &mut object);
-        call.server.meaning.default(call.resource, &mut object);
-        call.server.authorizer.authorize(call.user, asked)?;
-        match insert(call, object, &GivenEmpty::default(), managed_fields, Tracking::Done, dry_run).await {
+        call.rules().fill_defaults(&mut object);
+        let creation = Creation { tracking: Tracking::Done, dry_run, needs_right: true };
+        match insert(call, object, &GivenEmpty::default(), managed_fields, creation).await {
             Ok(answer) => return Ok(answer),
             // Someone else was faster: then it is a change.
             Err(failure) if failure.reason == "AlreadyExists" && attempt < ATTEMPTS => {}
@@ -77,6 +63,34 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         }
     }
     Err(Failure::modified(call.resource, &call.target.name))
+}
+
+/// A configuration that is merged into an object.
+struct Application<'p> {
+    config: &'p Value,
+    force: bool,
+    subresource: &'p str,
+    dry_run: bool,
+}
+
+impl Proposal for Application<'_> {
+    fn admit<'a>(self: Box<Self>, call: &'a Call<'_>, old: &'a Value) -> BoxFuture<'a, Result<Decision<'a>>>
+    where
+        Self: 'a,
+    {
+        Box::pin(async move {
+            let Self { config, force, subresource, dry_run } = *self;
+            let mut live = old.clone();
+            call.convert(&mut live);
+            let object = applied(call, subresource, &live, config, force).await?;
+            let object = checked(call, object)?;
+            let based_on = BasedOn::of(call, &object);
+            check_uid(call, &object, old)?;
+            let (given_empty, tracking, is_whole) = (GivenEmpty::default(), Tracking::Done, true);
+            let change = Change { object, given_empty, based_on, subresource, tracking, dry_run, is_whole };
+            Box::new(change).admit(call, old).await
+        })
+    }
 }
 
 /// The configuration of a request, and what to warn about.
@@ -93,7 +107,7 @@ pub(super) fn read_request(call: &Call<'_>) -> Result<(Value, Vec<String>)> {
     }
 }
 
-/// What a request to apply must say.
+/// Validates the options of an apply request.
 fn check_options(call: &Call<'_>) -> Result<()> {
     let manager = call.query.get("fieldManager");
     let at = api::field::Path::new("fieldManager");
@@ -121,7 +135,7 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>)> {
             document
         }
         Err(_) => {
-            let (documents, error) = yaml::parse_documents(text);
+            let (documents, error) = yaml::parse_documents_while(text, &heavy::is_wanted);
             if let Some(error) = error {
                 return Err(Failure::bad_request(format!("error encoding patch: {}", error.message)));
             }
@@ -173,17 +187,25 @@ fn repeated_key(text: &str, offset: usize) -> String {
 }
 
 /// The object with the configuration in it, in the client's version and in normal form, with managed fields.
-fn applied(call: &Call<'_>, write: &Write<'_>, live: &Value, config: &Value, force: bool) -> Result<Value> {
-    let applied = write.apply(live, config, force).map_err(refused)?;
+async fn applied(call: &Call<'_>, subresource: &str, live: &Value, config: &Value, force: bool) -> Result<Value> {
+    let api_version = call.resource.api_version(&call.target.version);
+    let (manager, now) = (ownership::manager(call), call.now().to_string());
+    let work = |versions: &dyn Versions| {
+        ownership::write(call, versions, &api_version, subresource, &manager, &now).apply(live, config, force)
+    };
+    let applied = ownership::tracked(call, subresource, work).await.map_err(Failure::unclassified)?;
+    let applied = applied.map_err(refused)?;
     let mut object = applied.object.unwrap_or_else(|| live.clone());
     metadata::remove(&mut object, "managedFields");
     let Some(of) = call.resource.object_type(&call.target.version) else {
         return Ok(with_managed_fields(object, applied.managed_fields));
     };
     let decoded = api::types::decode(of, &object).map_err(|why| {
-        let (namespace, name) = (metadata::text(config, "namespace"), metadata::text(config, "name"));
-        let slash = if write.api_version.contains('/') { "" } else { "/" };
-        let kind = format!("{slash}{}, Kind={}", write.api_version, write.kind);
+        // Kubernetes converts the merged object from maps, which has other texts than reading JSON.
+        let why = api::types::restore_error(of, &object).unwrap_or(why);
+        let (namespace, name) = (metadata::namespace(config), metadata::name(config));
+        let slash = if api_version.contains('/') { "" } else { "/" };
+        let kind = format!("{slash}{api_version}, Kind={}", call.resource.kind);
         Failure::unclassified(format!(
             "failed to convert new object ({namespace}/{name}; {kind}) to proper version: \
              unable to convert unstructured object to {kind}: {why}"

@@ -1,29 +1,28 @@
 //! Creating an object.
 
+use std::sync::Arc;
+
 use api::json::Value;
 use api::types::GivenEmpty;
+use registry::conversion;
+use registry::pipeline::{self, Identity, Outside, Pipeline};
 use store::{Entry, Guard, Outcome, Write};
 
 use super::update::Tracking;
 use super::{Call, ownership};
-use crate::admission::node_restriction::Change;
-use crate::admission::{self, Operation};
-use crate::clock;
-use crate::http::answer::Answer;
-use crate::http::payload::{self, FieldValidation};
-use crate::http::status::{Failure, Result};
-use crate::http::warnings;
-use crate::objects::metadata;
-use crate::objects::services;
+use crate::admission::{Attributes, Operation};
+use crate::authorization;
 use crate::random;
 use crate::resources::Resource;
-use crate::storage::stored::Served;
-use registry::conversion;
+use crate::verbs::services;
+use crate::wire::answer::Answer;
+use crate::wire::payload::{self, FieldValidation};
+use crate::wire::status::{Failure, Result};
+use crate::wire::warnings;
+use api::metadata;
+use cache::stored::Served;
 
-/// What clients may not set in a new object.
-pub(super) const SYSTEM_FIELDS: [&str; 3] = ["selfLink", "deletionTimestamp", "deletionGracePeriodSeconds"];
-
-/// So often another name is tried if a generated one is taken.
+/// Maximum number of attempts if a generated name is in use.
 const GENERATE_ATTEMPTS: usize = 8;
 
 pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
@@ -38,23 +37,27 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     warnings::add(payload::check_fields(validation, resource.kind, version, decoded.complaints)?);
     check_terminating(call, &decoded.object)?;
     let mut object = decoded.object;
-    check_namespace(call, &mut object)?;
-    warnings::add(merge_owners(&mut object, ""));
-    // Only the store asks for that, and a dry run does not get there.
-    if !dry_run && !metadata::text(&object, "resourceVersion").is_empty() {
-        return Err(Failure::unclassified("resourceVersion should not be set on objects to be created"));
-    }
     if !conversion::is_stored(resource, version) {
         conversion::to_stored(resource, version, &mut object);
         normalize(call, &mut object);
     }
-    call.server.meaning.default(resource, &mut object);
-    for field in SYSTEM_FIELDS {
-        metadata::remove(&mut object, field);
+    let mut write = call.write(object, &decoded.given_empty, None, Identity::default());
+    let received = Pipeline::create().run_until(Outside::Mutate, &mut write, &call.rules());
+    warnings::add(write.warnings);
+    let mut object = write.object;
+    received.map_err(|rejection| call.rejected(&rejection, metadata::name(&object), &object))?;
+    // Only the store checks it, which a dry run does not reach; a text that is not a number is ignored.
+    let revision = metadata::text(&object, "resourceVersion").parse::<u64>().unwrap_or_default();
+    if !dry_run && revision != 0 {
+        return Err(Failure::unclassified("resourceVersion should not be set on objects to be created"));
     }
-    let managed_fields = ownership::create(call, &object);
+    if !dry_run {
+        metadata::remove(&mut object, "resourceVersion");
+    }
+    let managed_fields = ownership::create(call, &object).await;
     metadata::remove(&mut object, "managedFields");
-    insert(call, object, &decoded.given_empty, managed_fields, Tracking::Update, dry_run).await
+    let creation = Creation { tracking: Tracking::Update, dry_run, needs_right: false };
+    insert(call, object, &decoded.given_empty, managed_fields, creation).await
 }
 
 /// Refuses new objects of a definition that is going.
@@ -63,8 +66,17 @@ pub(super) fn check_terminating(call: &Call<'_>, object: &Value) -> Result<()> {
         return Ok(());
     }
     let why = "create not allowed while custom resource definition is terminating";
-    let name = metadata::text(object, "name");
+    let name = metadata::name(object);
     Err(Failure::forbidden(call.resource.group, call.resource.plural, name, why))
+}
+
+/// Parameters of a creation.
+#[derive(Clone, Copy)]
+pub(super) struct Creation {
+    pub(super) tracking: Tracking,
+    pub(super) dry_run: bool,
+    /// Whether the right to create has not been checked yet, because the request is an update or apply.
+    pub(super) needs_right: bool,
 }
 
 /// Stores an object that does not exist yet. It is in the stored version, with defaults and without managed fields.
@@ -72,56 +84,68 @@ pub(super) async fn insert(
     call: &Call<'_>,
     mut object: Value,
     given_empty: &GivenEmpty,
-    mut managed_fields: Option<Value>,
-    tracking: Tracking,
-    dry_run: bool,
+    managed_fields: Option<Value>,
+    Creation { tracking, dry_run, needs_right }: Creation,
 ) -> Result<Answer> {
     let resource = call.resource;
+    let options = || call.options("CreateOptions");
+    let named = match call.target.name.as_str() {
+        "" => metadata::name(&object).to_owned(),
+        name => name.to_owned(),
+    };
+    let mut attributes = call.attributes(Operation::Create, "", dry_run, &options);
+    attributes.name = &named;
+    if let Some(managed_fields) = managed_fields {
+        metadata::set(&mut object, "managedFields", managed_fields);
+    }
+    call.server.admission.mutate(&attributes, &mut object).await?;
+    let mut managed_fields = metadata::make(&mut object).remove("managedFields");
+    if needs_right {
+        let asked = authorization::Request::Resource { verb: "create", target: call.target };
+        call.server.authorizer.authorize(call.user, asked)?;
+    }
     let stem = metadata::text(&object, "generateName").to_owned();
-    let generated = metadata::text(&object, "name").is_empty() && !stem.is_empty();
+    let generated = metadata::name(&object).is_empty() && !stem.is_empty();
     for attempt in 1..=GENERATE_ATTEMPTS {
         // Only a generated name can be taken and tried again.
-        let mut object = if generated { object.clone() } else { object.take() };
-        metadata::set(&mut object, "uid", random::uid());
-        metadata::set(&mut object, "creationTimestamp", clock::now().to_string());
-        admission::mutate_new(call.server, call.resource, &mut object, call.user).await?;
-        call.restrict_node("", Change::Create(&object))?;
-        call.confirm_rights(&object, None)?;
-        if generated {
-            metadata::set(&mut object, "name", generate_name(&stem));
-        }
-        let name = metadata::text(&object, "name").to_owned();
-        call.server.meaning.prepare_create(resource, &mut object);
-        admission::name_sender(resource, &mut object, call.user);
-        let errors = call.server.meaning.validate_create(resource, &given_empty.in_place(&object));
-        let errors = admission::complain(resource, &object, errors);
-        if !errors.is_empty() {
-            return Err(Failure::invalid(resource.group, resource.kind, &name, &errors));
-        }
-        given_empty.settle(&mut object);
-        call.server.meaning.canonicalize(resource, &mut object);
-        // What preparation leaves empty is filled in, so that the next change does not seem to set it.
-        call.server.meaning.default(resource, &mut object);
-        normalize(call, &mut object);
-        admission::validate(call.server, resource, &object, None, Operation::Create, call.user).await?;
-        warnings::add(call.server.meaning.warnings(resource, &object, None, ""));
-        warnings::add(admission::unenforced::warnings(resource, &object, None));
-        let reserved = services::reserve(call.server, resource, &mut object, None, dry_run).await?;
-        if let Err(failure) = admission::charge(call.server, resource, &object, dry_run).await {
-            services::revert(call.server, &object, &reserved).await;
-            return Err(failure);
-        }
+        let object = if generated { object.clone() } else { object.take() };
+        let (uid, rules) = (random::uid(), call.rules());
+        let name_suffix = if generated && !resource.keeps_name_prefix() { random::suffix() } else { String::new() };
+        let identity = Identity { uid: &uid, now: rules.now(), name_suffix: &name_suffix };
+        let mut write = call.write(object, given_empty, None, identity);
+        let mut steps = Pipeline::create().after(Outside::Mutate);
+        let prepared = steps.run_until(Outside::Complete, &mut write, &rules);
+        let name = metadata::name(&write.object).to_owned();
+        prepared.map_err(|rejection| call.rejected(&rejection, &name, &write.object))?;
+        let reserved = services::reserve(call.server, resource, &mut write.object, None, dry_run).await?;
         let managed_fields = if generated { managed_fields.clone() } else { managed_fields.take() };
         if let Some(managed_fields) = managed_fields {
-            metadata::set(&mut object, "managedFields", managed_fields);
+            metadata::set(&mut write.object, "managedFields", managed_fields);
+        }
+        let completed = steps.run_until(Outside::Admit, &mut write, &rules);
+        completed.map_err(|rejection| call.rejected(&rejection, &name, &write.object))?;
+        // Plugins may still refuse the object; the client gets these warnings nevertheless.
+        warnings::add(write.warnings);
+        let mut object = write.object;
+        let shown = if attributes.name.is_empty() { &name } else { attributes.name };
+        let admitted = Attributes { name: shown, object: Some(&object), ..attributes };
+        if let Err(failure) = call.server.admission.validate(&admitted).await {
+            services::revert(call.server, &object, &reserved).await;
+            return Err(failure);
         }
         if dry_run {
             if let Some(entry) = call.server.store.get(&key(call, &name), 0).await?.entry {
                 return Err(taken(resource, &name, &stem, Some(entry)));
             }
+            call.check_encoding(&object).await?;
             return call.answer_value(201, &object);
         }
-        let mut bytes = call.encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
+        if metadata::text(&object, "resourceVersion").parse::<u64>().is_ok_and(|it| it != 0) {
+            // A webhook set it.
+            services::revert(call.server, &object, &reserved).await;
+            return Err(Failure::unclassified("resourceVersion should not be set on objects to be created"));
+        }
+        let mut bytes = call.encoded(&mut object).await?;
         let write = |value| {
             let change = store::Change::Put { value, ttl: call.server.time_to_live(resource) };
             call.server.store.write(Write { key: key(call, &name), guard: Guard::Absent, change })
@@ -130,7 +154,7 @@ pub(super) async fn insert(
         if matches!(outcome, Err(store::Error::TooLarge { .. })) && tracking == Tracking::Update {
             // Managed fields may be what makes it too large; it is worth more without them.
             metadata::remove(&mut object, "managedFields");
-            bytes = call.encode(&mut object).ok_or_else(|| Failure::internal("the object has no metadata"))?;
+            bytes = call.encoded(&mut object).await?;
             outcome = write(bytes.clone()).await;
         }
         let outcome = outcome?;
@@ -141,7 +165,8 @@ pub(super) async fn insert(
             Outcome::Done { revision } => {
                 let served =
                     Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
-                return call.answer(201, &served);
+                call.warm(key(call, &name), revision);
+                return call.answer_stored(201, &Arc::new(served)).await;
             }
             Outcome::Conflict { .. } if generated && attempt < GENERATE_ATTEMPTS => {}
             Outcome::Conflict { current } => return Err(taken(resource, &name, &stem, current)),
@@ -168,34 +193,9 @@ fn key(call: &Call<'_>, name: &str) -> String {
     call.resource.key(&call.target.namespace, name)
 }
 
-/// Makes equal references to owners one; gives back what users are told.
-pub(super) fn merge_owners(object: &mut Value, when: &str) -> Vec<String> {
-    object.get_mut("metadata").map(|it| registry::admit::merge_owners(it, when)).unwrap_or_default()
-}
-
-/// A name that starts with `stem` and fits into a label.
-fn generate_name(stem: &str) -> String {
-    let end = stem.char_indices().map(|(at, _)| at).chain([stem.len()]).take_while(|at| *at <= 58).last().unwrap_or(0);
-    format!("{}{}", stem.get(..end).unwrap_or_default(), random::suffix())
-}
-
 /// Takes the namespace from the path where the object has none.
 pub(super) fn check_namespace(call: &Call<'_>, object: &mut Value) -> Result<()> {
-    let expected = if call.resource.namespaced { call.target.namespace.as_str() } else { "" };
-    let given = metadata::text(object, "namespace");
-    if given == expected {
-        return Ok(());
-    }
-    if !given.is_empty() && !expected.is_empty() {
-        let message = "the namespace of the provided object does not match the namespace sent on the request";
-        return Err(Failure::bad_request(message));
-    }
-    if expected.is_empty() {
-        metadata::remove(object, "namespace");
-    } else {
-        metadata::set(object, "namespace", expected);
-    }
-    Ok(())
+    pipeline::check_namespace(object, call.namespace()).map_err(|rejection| call.rejected(&rejection, "", &Value::Null))
 }
 
 /// Brings a document of the stored version into its normal form.

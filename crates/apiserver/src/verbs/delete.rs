@@ -1,33 +1,36 @@
-//! Deleting objects: at once, after a grace period, or once their finalizers are gone.
+//! Deleting objects: at once, after a grace period, or after their finalizers were removed.
 
+use locks::Mutex;
 use std::sync::Arc;
 
 use api::field::{Errors, Path};
-use api::json::Value;
+use api::json::{Object, Value};
+use futures::future::BoxFuture;
 
-use super::modify::{Decision, Done, modify};
+use super::modify::{Decision, Done, Proposal, modify};
 use super::update::spec_finalizers;
 use super::{Call, Selection, create, list};
-use crate::admission::node_restriction::Change;
-use crate::clock;
-use crate::http::answer::Answer;
-use crate::http::payload;
-use crate::http::request::Target;
-use crate::http::status::{self, Failure, Result};
-use crate::objects::metadata;
+use crate::admission::{Attributes, Operation};
 use crate::resources::Resource;
+use crate::wire::answer::Answer;
+use crate::wire::payload;
+use crate::wire::request::Target;
+use crate::wire::status::{self, Failure, Result};
+use api::metadata;
 
-/// What a deletion is asked to respect.
+/// Options of a deletion.
 #[derive(Debug, Clone, Default)]
 pub(super) struct DeleteOptions {
     grace_seconds: Option<i64>,
     propagation: String,
-    /// Whether it is said, if only with nothing.
+    /// Whether the policy is set, even to an empty value.
     says_propagation: bool,
     uid: Option<String>,
     pub(super) version: Option<String>,
     /// Whether the old and the new way of saying it are both used.
     says_propagation_twice: bool,
+    /// The older form of the propagation policy, as it was sent.
+    orphans_dependents: Option<bool>,
     pub(super) dry_run: bool,
 }
 
@@ -42,6 +45,7 @@ impl DeleteOptions {
             options.says_propagation_twice = call.query.has("propagationPolicy") && call.query.has("orphanDependents");
             if !options.says_propagation && call.query.has("orphanDependents") {
                 let orphan = call.query.flag("orphanDependents");
+                options.orphans_dependents = Some(orphan);
                 (if orphan { "Orphan" } else { "Background" }).clone_into(&mut options.propagation);
             }
         } else {
@@ -53,31 +57,30 @@ impl DeleteOptions {
         Ok(options)
     }
 
-    /// Asks for nothing but that.
+    /// Default options, as a dry run or not.
     pub(super) fn dry_run(dry_run: bool) -> Self {
         Self { dry_run, ..Self::default() }
     }
 
-    /// Takes what a document says.
+    /// Merges the options of a document.
     pub(super) fn merge(&mut self, value: &Value) -> Result<()> {
         let kind = value.str_at(&["kind"]).unwrap_or("DeleteOptions");
         if kind != "DeleteOptions" {
-            let version = value.str_at(&["apiVersion"]).unwrap_or_default();
-            let short = version.rsplit('/').next().unwrap_or_default();
+            let version = value.str_at(&["apiVersion"]).filter(|it| !it.is_empty()).unwrap_or("v1");
+            let scheme = "pkg/apis/meta/internalversion/scheme/register.go:27";
             return Err(Failure::bad_request(format!(
-                "{kind} in version \"{short}\" cannot be handled as a DeleteOptions: converting ({short}.{kind}) to (v1.DeleteOptions): unknown conversion"
+                "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"{scheme}\""
             )));
         }
-        // A condition that is not understood must not be taken for none.
+        // A precondition that is not understood must not be ignored.
         let of = api::types::by_kind("meta.k8s.io", "v1", kind).ok_or_else(Failure::no_resource)?;
-        api::types::decode(of, value).map_err(|error| {
-            Failure::bad_request(format!("{kind} in version \"v1\" cannot be handled as a {kind}: {error}"))
-        })?;
+        api::types::decode(of, value).map_err(Failure::bad_request)?;
         self.grace_seconds = value.get("gracePeriodSeconds").and_then(Value::as_i64);
-        value.str_at(&["propagationPolicy"]).unwrap_or_default().clone_into(&mut self.propagation);
+        value.text("propagationPolicy").clone_into(&mut self.propagation);
         self.says_propagation = value.get("propagationPolicy").is_some_and(|it| !it.is_null());
         let orphan = value.get("orphanDependents").and_then(Value::as_bool);
         self.says_propagation_twice = orphan.is_some() && self.says_propagation;
+        self.orphans_dependents = orphan;
         if let (false, Some(orphan)) = (self.says_propagation, orphan) {
             (if orphan { "Orphan" } else { "Background" }).clone_into(&mut self.propagation);
         }
@@ -89,7 +92,36 @@ impl DeleteOptions {
         self.check(dry)
     }
 
-    /// What who deletes objects of a resource so should know.
+    /// The options as admission sees them, with the grace period that pods get.
+    fn to_value(&self, resource: &Resource<'_>, object: &Value) -> Value {
+        let mut options = api::json!({"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"});
+        let Some(fields) = options.as_object_mut() else { return options };
+        let grace =
+            if is_graceful(resource) { Some(grace_seconds(resource, self, object)) } else { self.grace_seconds };
+        if let Some(grace) = grace {
+            fields.insert("gracePeriodSeconds", grace);
+        }
+        // Kubernetes: a namespace is deleted on the condition that it is still the same.
+        let is_namespace = (resource.group, resource.plural) == ("", "namespaces");
+        let uid = if is_namespace { Some(metadata::text(object, "uid").to_owned()) } else { None };
+        let given = [("uid", &self.uid.clone().or(uid)), ("resourceVersion", &self.version)];
+        let given = given.into_iter().filter_map(|(field, value)| Some((field, Value::from(value.as_deref()?))));
+        let preconditions: Object = given.collect();
+        if !preconditions.is_empty() {
+            fields.insert("preconditions", preconditions);
+        }
+        match self.orphans_dependents {
+            Some(orphans) if !self.says_propagation => _ = fields.insert("orphanDependents", orphans),
+            _ if !self.propagation.is_empty() => _ = fields.insert("propagationPolicy", self.propagation.as_str()),
+            _ => {}
+        }
+        if self.dry_run {
+            fields.insert("dryRun", vec![Value::from("All")]);
+        }
+        options
+    }
+
+    /// Returns warnings for a deletion of objects of a resource.
     fn warnings(&self, resource: &Resource<'_>) -> Vec<String> {
         let orphans = (resource.group, resource.plural) == ("batch", "jobs") && self.propagation.is_empty();
         let warning = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
@@ -137,55 +169,70 @@ impl DeleteOptions {
 pub(super) async fn delete(call: &Call<'_>) -> Result<Answer> {
     let options = DeleteOptions::read(call)?;
     let warnings = options.warnings(call.resource);
-    let done = delete_object(call, &options).await?;
+    let done = delete_object(call, &options, Some(&call.target.name)).await?;
     let answer = match done {
         Done::Deleted(object) if !call.resource.delete_returns_object => {
             let uid = metadata::text(&object, "uid");
             Answer::json(200, &status::success(call.resource, &call.target.name, uid))
         }
         Done::Deleted(object) | Done::Dry(object) => call.answer_value(200, &object)?,
-        Done::Stored(object) => call.answer(200, &object)?,
+        Done::Stored(object) => call.answer_stored(200, &object).await?,
     };
     Ok(answer.with_warnings(warnings))
 }
 
-/// Deletes the object of a call, or starts to.
-pub(super) async fn delete_object(call: &Call<'_>, options: &DeleteOptions) -> Result<Done> {
-    let resource = call.resource;
-    if (resource.group, resource.plural) == ("", "namespaces") {
-        let protected = ["default", "kube-system", "kube-public"];
-        if protected.contains(&call.target.name.as_str()) {
-            let why = "this namespace may not be deleted";
-            return Err(Failure::forbidden("", "namespaces", &call.target.name, why));
-        }
-    }
-    // What this deletion wrote itself: the version that was asked for became that.
-    let mut written: Option<Value> = None;
+/// Deletes the object of a call, or starts to. Admission sees the deletion under `name`, if there is one: an eviction has
+/// been admitted already.
+pub(super) async fn delete_object(call: &Call<'_>, options: &DeleteOptions, name: Option<&str>) -> Result<Done> {
+    // Written by this deletion itself: the version that was requested became that.
+    let written: Mutex<Option<Value>> = Mutex::new(None);
     modify(call, options.dry_run, |old| {
-        // An eviction has been asked already.
-        if call.target.subresource.is_empty() {
-            call.restrict_node("", Change::Delete(old))?;
-        }
-        let is_own = written.take().is_some_and(|mut written| {
+        let is_own = written.lock().take().is_some_and(|mut written| {
             metadata::copy(&mut written, old, "resourceVersion");
             written == *old
         });
         if !is_own {
             options.check_preconditions(call, old)?;
         }
-        let decision = decide(call, options, old)?;
-        if let Decision::PutThenDelete(object) = &decision {
-            written = Some(object.clone());
-        }
-        Ok(decision)
+        Ok(Decision::Admit(Box::new(Deletion { options, name: name.filter(|_| !is_own), written: &written })))
     })
     .await
 }
 
-fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decision> {
+/// A deletion.
+struct Deletion<'p> {
+    options: &'p DeleteOptions,
+    name: Option<&'p str>,
+    written: &'p Mutex<Option<Value>>,
+}
+
+impl Proposal for Deletion<'_> {
+    fn admit<'a>(self: Box<Self>, call: &'a Call<'_>, old: &'a Value) -> BoxFuture<'a, Result<Decision<'a>>>
+    where
+        Self: 'a,
+    {
+        Box::pin(async move {
+            let decision = decide(call, self.options, old)?;
+            // Kubernetes: a pod that is being deleted anyway is not admitted again.
+            let is_namespace = (call.resource.group, call.resource.plural) == ("", "namespaces");
+            let is_pending = (is_graceful(call.resource) || is_namespace) && matches!(decision, Decision::Keep);
+            if let Some(name) = self.name.filter(|_| !is_pending) {
+                let options = || self.options.to_value(call.resource, old);
+                let attributes = call.attributes(Operation::Delete, "", self.options.dry_run, &options);
+                call.server.admission.admit(&Attributes { name, old: Some(old), ..attributes }, None).await?;
+            }
+            if let Decision::PutThenDelete(object) = &decision {
+                *self.written.lock() = Some(object.clone());
+            }
+            Ok(decision)
+        })
+    }
+}
+
+fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decision<'static>> {
     let resource = call.resource;
     if crate::custom::is_definition(resource) && !metadata::is_deleting(old) {
-        let (mut definition, now) = (old.clone(), clock::now().to_string());
+        let (mut definition, now) = (old.clone(), call.now().to_string());
         metadata::set(&mut definition, "deletionTimestamp", now.as_str());
         registry::definition_status::terminate(&mut definition, &now);
         create::normalize(call, &mut definition);
@@ -201,7 +248,7 @@ fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decis
         metadata::set(&mut object, "finalizers", list);
     }
     let deleting = metadata::is_deleting(old);
-    let grace_before = old.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
+    let grace_before = old.i64_at(&["metadata", "deletionGracePeriodSeconds"]);
     if deleting && (grace > 0 || waits) {
         // A grace period can only be made shorter.
         if grace_before.is_none_or(|before| grace >= before) {
@@ -212,14 +259,14 @@ fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decis
     if grace == 0 && !waits && (!is_graceful(resource) || deleting && grace_before == Some(0)) {
         return Ok(Decision::Delete(object));
     }
-    let now = clock::now();
+    let now = call.now();
     metadata::set(&mut object, "deletionTimestamp", now.plus_seconds(grace).to_string());
     // Kubernetes: how long a namespace takes is not known.
     if !is_namespace {
         metadata::set(&mut object, "deletionGracePeriodSeconds", grace);
     }
     if !deleting {
-        let generation = old.at(&["metadata", "generation"]).and_then(Value::as_i64);
+        let generation = old.i64_at(&["metadata", "generation"]);
         if let Some(generation) = generation.filter(|generation| *generation > 0) {
             metadata::set(&mut object, "generation", generation.saturating_add(1));
         }
@@ -238,17 +285,17 @@ fn is_graceful(resource: &Resource<'_>) -> bool {
     (resource.group, resource.plural) == ("", "pods")
 }
 
-/// How long an object may take to go.
+/// Grace period of an object.
 fn grace_seconds(resource: &Resource<'_>, options: &DeleteOptions, object: &Value) -> i64 {
     if !is_graceful(resource) {
         return 0;
     }
-    let unbound = object.str_at(&["spec", "nodeName"]).unwrap_or_default().is_empty();
+    let unbound = object.text_at(&["spec", "nodeName"]).is_empty();
     let finished = matches!(object.str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
     if unbound || finished {
         return 0;
     }
-    let own = object.at(&["spec", "terminationGracePeriodSeconds"]).and_then(Value::as_i64);
+    let own = object.i64_at(&["spec", "terminationGracePeriodSeconds"]);
     let grace = options.grace_seconds.or(own).unwrap_or(30);
     // Kubernetes: a negative grace period means one second.
     if grace < 0 { 1 } else { grace }
@@ -272,7 +319,7 @@ fn finalizers_after(resource: &Resource<'_>, options: &DeleteOptions, object: &V
     finalizers
 }
 
-/// Deletes one object of a collection; one that is gone already is fine.
+/// Deletes one object of a collection; one that was already deleted is not an error.
 async fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<()> {
     let name = key.rsplit('/').next().unwrap_or_default().to_owned();
     let target = Target { name, ..call.target.clone() };
@@ -286,14 +333,16 @@ async fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Resu
         query: call.query,
         headers: call.headers,
         user: call.user,
+        upgrade: None,
+        parts: None,
     };
-    match Box::pin(delete_object(&one, options)).await {
+    match Box::pin(delete_object(&one, options, Some(""))).await {
         Err(failure) if failure.code != 404 => Err(failure),
         _ => Ok(()),
     }
 }
 
-/// This many objects of a collection are deleted at a time.
+/// This many objects of a collection are deleted at a time, unless users can refuse it.
 const COLLECTION_WIDTH: usize = 64;
 
 pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
@@ -304,10 +353,15 @@ pub(super) async fn delete_collection(call: &Call<'_>) -> Result<Answer> {
     }
     call.wait_for_now().await?;
     let found = call.find(&selection).await?;
+    let found = call.all_converted(found, false).await?;
     let filter = Arc::new(list::Filter::new(call.range(), selection));
     let snapshot = list::select(call, found, None, &filter).await?;
-    // Many at a time: those that are under way together become durable together.
-    for chunk in snapshot.objects.chunks(COLLECTION_WIDTH) {
+    let no_options = || api::json::Value::Null;
+    let attributes = call.attributes(Operation::Delete, "", options.dry_run, &no_options);
+    // Many at a time: those that are under way together become durable together. Kubernetes deletes one after the other and
+    // stops at the first refusal, which users notice only where their own policies or webhooks may refuse.
+    let width = if call.server.admission.asks_users(&attributes) { 1 } else { COLLECTION_WIDTH };
+    for chunk in snapshot.objects.chunks(width) {
         let chunk = chunk.iter().map(|(key, _)| delete_one(call, key, &options));
         futures::future::try_join_all(chunk).await?;
     }

@@ -7,7 +7,7 @@ mod writer;
 use std::sync::Arc;
 
 use api::field::{Errors, Path};
-use api::json::{Object, Value};
+use api::json::Object;
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::GeneralPurpose;
@@ -18,25 +18,29 @@ use self::chunks::{Chunks, Pages};
 pub(super) use self::writer::Filter;
 use self::writer::Writer;
 use super::{Call, Selection};
-use crate::http::answer::Answer;
-use crate::http::negotiation::{self, Form};
-use crate::http::status::{Failure, Result};
-use crate::serving::tables;
-use crate::storage::cache::{Entry, Found, Snapshot, View};
-use crate::storage::stored::Served;
+use crate::verbs::tables;
+use crate::wire::answer::Answer;
+use crate::wire::negotiation::{self, Form};
+use crate::wire::status::{Failure, Result};
+use cache::stored::Served;
+use cache::{Entry, Found, Snapshot, View};
 use registry::conversion;
 
 /// A list of more objects is long: it is made while it is sent.
 const LONG: usize = 500;
 /// The same where the objects are not sent as they are stored.
 const LONG_OTHERWISE: usize = 50;
+/// A list of more bytes is long, whatever the number of its objects.
+const LARGE_BYTES: usize = 256 << 10;
 
 /// At most this many objects are read from the store first, then twice as many if few of them were selected,
 const PAGE_MIN: usize = 500;
 /// and never more at a time.
 const PAGE_MAX: usize = 2_000;
 /// A page of a list ends early when it has this many bytes.
-const PAGE_BYTES_MAX: usize = 16 << 20;
+const PAGE_BYTES_MAX: usize = 4 << 20;
+/// A list that can neither be made while it is sent nor be continued is refused when it has more bytes.
+const WHOLE_BYTES_MAX: usize = 32 << 20;
 
 pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
     let selection = Selection::from_query(call.query, call.resource)?;
@@ -50,7 +54,8 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
         "" => None,
         text => Some(text.parse().map_err(|_| {
             let why = format!("strconv.ParseUint: parsing \"{text}\": invalid syntax");
-            Failure::bad_request(format!("resourceVersion: Invalid value: \"{text}\": {why}"))
+            let why = format!("resourceVersion: Invalid value: \"{text}\": {why}");
+            Failure::bad_request(format!("invalid resource version: {why}"))
         })?),
     };
     if !token.is_empty() {
@@ -74,8 +79,10 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
         return page(call, selection, limit, None, None).await;
     }
     let found = call.find(&selection).await?;
+    // Kubernetes: the cache of a version lacks what cannot be converted, and a list at "any" version shows what is there.
+    let found = call.all_converted(found, parsed == Some(0)).await?;
     let is_all = limit.is_none_or(|limit| limit >= found.objects.len());
-    if found.objects.len() > long_min(call) && is_all && can_be_long(call) {
+    if is_all && can_be_long(call) && (found.objects.len() > long_min(call) || is_large(&found.objects)) {
         check_form(call)?;
         let mut metadata = Object::new();
         metadata.insert("resourceVersion", found.revision.to_string());
@@ -87,10 +94,21 @@ pub(super) async fn list(call: &Call<'_>) -> Result<Answer> {
     show(call, snapshot, filter.selection())
 }
 
-/// This many objects are looked at where they are found; more on the threads for what takes a while, that many at a time.
+/// Whether objects have too many bytes to be gathered before they are sent.
+fn is_large(objects: &View) -> bool {
+    let (mut objects, mut bytes) = (objects.clone(), 0_usize);
+    while bytes <= LARGE_BYTES {
+        let Some((_, object)) = objects.next_entry() else { return false };
+        bytes = bytes.saturating_add(object.json.len());
+    }
+    true
+}
+
+/// Number of objects that are examined on the calling thread; more are examined on the threads for long work,
+/// that many at a time.
 const SELECT_CHUNK: usize = 256;
 
-/// Those of a snapshot that are selected.
+/// Returns the selected objects of a snapshot.
 pub(super) async fn select(
     call: &Call<'_>,
     mut found: Found,
@@ -121,21 +139,21 @@ pub(super) async fn select(
     Ok(selected)
 }
 
-/// How many more objects are wanted.
+/// Number of objects still wanted.
 fn missing(limit: Option<usize>, selected: &Snapshot) -> usize {
     limit.map_or(usize::MAX, |limit| limit.saturating_sub(selected.objects.len()))
 }
 
-/// What is taken of some objects.
-struct Chosen {
+/// Selected objects.
+struct SelectedObjects {
     objects: Vec<Entry>,
-    /// How many were not looked at any more.
+    /// Number of objects that were not examined any more.
     left: usize,
 }
 
-/// No more objects than are wanted. Kubernetes: whether there is more is asked before whether it is selected.
-fn choose(entries: impl Iterator<Item = Entry>, wanted: usize, filter: &Filter) -> Chosen {
-    let mut chosen = Chosen { objects: Vec::new(), left: 0 };
+/// Selects no more objects than wanted. Kubernetes: the check for further objects precedes the selection.
+fn choose(entries: impl Iterator<Item = Entry>, wanted: usize, filter: &Filter) -> SelectedObjects {
+    let mut chosen = SelectedObjects { objects: Vec::new(), left: 0 };
     for (key, object) in entries {
         if chosen.objects.len() >= wanted {
             chosen.left = chosen.left.saturating_add(1);
@@ -152,7 +170,7 @@ pub(super) fn check_options(call: &Call<'_>, kind: &str) -> Result<()> {
     let version = call.query.get("resourceVersion");
     let matching = call.query.get("resourceVersionMatch");
     let at = Path::new("resourceVersionMatch");
-    let watching = call.query.flag("watch") || call.target.verb == Some(crate::http::request::Verb::Watch);
+    let watching = call.query.flag("watch") || call.target.verb == Some(crate::wire::request::Verb::Watch);
     let initial = call.query.has("sendInitialEvents");
     if initial && !watching {
         errors.forbidden(Path::new("sendInitialEvents"), "sendInitialEvents is forbidden for list");
@@ -161,6 +179,12 @@ pub(super) fn check_options(call: &Call<'_>, kind: &str) -> Result<()> {
             errors.forbidden(at, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
         } else if !initial && !matching.is_empty() {
             errors.forbidden(at, "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+        }
+        if !matches!(matching, "" | "NotOlderThan") {
+            errors.not_supported(at, matching, &["NotOlderThan"]);
+        }
+        if !matching.is_empty() && !call.query.get("continue").is_empty() {
+            errors.forbidden(at, "resourceVersionMatch is forbidden when continue is provided");
         }
     } else if !matching.is_empty() {
         if !matches!(matching, "Exact" | "NotOlderThan") {
@@ -189,7 +213,8 @@ async fn page(
     let mut snapshot = Snapshot { revision: 0, objects: Vec::new(), remaining: 0 };
     let (mut revision, mut size, mut bytes) = (revision, limit.unwrap_or(PAGE_MIN).min(PAGE_MIN), 0_usize);
     loop {
-        let options = ListOptions { revision, limit: Some(size), after_key: after_key.clone() };
+        let bytes_max = Some(PAGE_BYTES_MAX.saturating_sub(bytes));
+        let options = ListOptions { revision, limit: Some(size), after_key: after_key.clone(), bytes_max };
         let page = match call.server.store.list(&range, options).await {
             Ok(page) => page,
             Err(store::Error::Compacted { .. }) if after_key.is_some() => {
@@ -204,20 +229,28 @@ async fn page(
         let is_short = page.entries.len() <= SELECT_CHUNK || filter.selection().is_everything();
         let entries = page.entries;
         let (filtering, wanted) = (filter.clone(), missing(limit, &snapshot));
-        let look = move || {
-            let served = |entry: store::Entry| Some((entry.key, Arc::new(Served::new(&entry.value, entry.revision)?)));
-            choose(entries.into_iter().filter_map(served), wanted, &filtering)
+        let served = |entry: store::Entry| Some((entry.key, Arc::new(Served::new(&entry.value, entry.revision)?)));
+        let chosen = if call.webhook().is_some() {
+            let entries = call.entries_converted(entries.into_iter().filter_map(served).collect(), false).await?;
+            choose(entries.into_iter(), wanted, &filtering)
+        } else {
+            let look = move || choose(entries.into_iter().filter_map(served), wanted, &filtering);
+            if is_short { look() } else { call.run_apart(look).await? }
         };
-        let chosen = if is_short { look() } else { call.run_apart(look).await? };
         bytes = chosen.objects.iter().map(|(_, object)| object.json.len()).fold(bytes, usize::saturating_add);
         snapshot.objects.extend(chosen.objects);
         snapshot.remaining = remaining.saturating_add(chosen.left);
-        let is_full = limit.is_some_and(|limit| snapshot.objects.len() >= limit || bytes > PAGE_BYTES_MAX);
+        let is_full = limit.is_some_and(|limit| snapshot.objects.len() >= limit || bytes >= PAGE_BYTES_MAX);
         if snapshot.remaining == 0 || is_full {
             return show(call, snapshot, filter.selection());
         }
-        if limit.is_none() && can_be_long(call) {
+        // What the rest of the list would show is not converted yet.
+        if limit.is_none() && can_be_long(call) && call.webhook().is_none() {
             return rest(call, snapshot, after_key, filter);
+        }
+        if limit.is_none() && bytes > WHOLE_BYTES_MAX {
+            let message = "the list is too large to be answered as a whole; ask for a part of it with `limit`";
+            return Err(Failure::new(413, "RequestEntityTooLarge", message));
         }
         size = size.saturating_mul(2).min(PAGE_MAX);
         tokio::task::yield_now().await;
@@ -255,7 +288,7 @@ fn encode_token(call: &Call<'_>, revision: i64, last_key: &str) -> String {
     URL_SAFE_NO_PAD.encode(api::json::to_string(&token))
 }
 
-/// As Go's decoder, which does not look at bits that no byte is made of.
+/// Like Go's decoder, which ignores trailing bits.
 const FORGIVING: GeneralPurpose =
     GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
@@ -270,11 +303,11 @@ fn decode_token(token: &str) -> Result<(Option<Revision>, String)> {
     })?;
     let value = api::json::parse(&text).map_err(|error| invalid(&error.message))?;
     if value.str_at(&["v"]) != Some("meta.k8s.io/v1") {
-        let version = value.str_at(&["v"]).unwrap_or_default();
+        let version = value.text("v");
         return Err(invalid(&format!("server does not recognize this encoded version \"{version}\"")));
     }
-    let start = value.str_at(&["start"]).unwrap_or_default();
-    let revision = value.at(&["rv"]).and_then(Value::as_i64).unwrap_or_default();
+    let start = value.text("start");
+    let revision = value.int("rv");
     if revision == 0 || start.is_empty() {
         return Err(invalid("incorrect encoded start resourceVersion (version meta.k8s.io/v1)"));
     }
@@ -300,7 +333,7 @@ fn can_be_long(call: &Call<'_>) -> bool {
     call.accepted.form != Form::Table || call.custom().is_none() && !tables::is_sorted(call.resource)
 }
 
-/// How many objects are not yet long.
+/// Number of objects above which a list is long.
 fn long_min(call: &Call<'_>) -> usize {
     let is_as_stored = match call.accepted.form {
         Form::Table => false,
@@ -348,7 +381,7 @@ fn check_form(call: &Call<'_>) -> Result<()> {
     Err(Failure::new(406, "NotAcceptable", message))
 }
 
-/// The answer that shows a snapshot in the form that was asked for.
+/// Returns a snapshot in the requested form.
 pub(super) fn show(call: &Call<'_>, mut snapshot: Snapshot, selection: &Selection) -> Result<Answer> {
     let metadata = list_metadata(call, &snapshot, selection);
     if call.accepted.form == Form::Table && call.custom().is_some() {

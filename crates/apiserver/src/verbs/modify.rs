@@ -3,59 +3,67 @@
 use std::sync::Arc;
 
 use api::json::Value;
+use futures::future::BoxFuture;
+use registry::pipeline::{Rules as _, Update};
 use store::{Change, Guard, Outcome, Write};
 
 use super::Call;
-use crate::admission::{self, unenforced};
-use crate::http::status::{Failure, Result};
-use crate::objects::services;
-use crate::storage::stored::Served;
+use crate::verbs::services;
+use crate::wire::status::{Failure, Result};
+use cache::stored::Served;
 
-/// What to do with an object.
-pub(super) enum Decision {
+/// A change that admission has to see before it is decided.
+pub(super) trait Proposal: Send {
+    /// Runs admission on the change.
+    fn admit<'a>(self: Box<Self>, call: &'a Call<'_>, old: &'a Value) -> BoxFuture<'a, Result<Decision<'a>>>
+    where
+        Self: 'a;
+}
+
+/// Decision about an object.
+pub(super) enum Decision<'p> {
+    /// Decide after admission.
+    Admit(Box<dyn Proposal + 'p>),
     /// Write it. The document is in the stored version.
     Put(Value),
     /// Write it, then decide again about what was written.
     PutThenDelete(Value),
-    /// Remove it; the document is what the client is told.
+    /// Remove it; the document is the client's response.
     Delete(Value),
     /// Leave it as it is.
     Keep,
 }
 
-impl Decision {
-    /// What a user should know about what is written.
+impl Decision<'_> {
+    /// Returns warnings about the written object.
     pub(super) fn warnings(&self, call: &Call<'_>, old: &Value, subresource: &str) -> Vec<String> {
         match self {
             Decision::Put(value) => {
-                let mut warnings = call.server.meaning.warnings(call.resource, value, Some(old), subresource);
-                if subresource.is_empty() {
-                    warnings.extend(unenforced::warnings(call.resource, value, Some(old)));
-                }
-                warnings
+                let subresource = Some(subresource).filter(|it| !it.is_empty());
+                call.rules().warnings(value, Some(Update { old, subresource }))
             }
             _ => Vec::new(),
         }
     }
 }
 
-/// How it ended.
+/// Result of a modification.
 pub(super) enum Done {
     /// The object as it is now.
     Stored(Arc<Served>),
     /// The object as it was when it went.
     Deleted(Value),
-    /// What would have been stored.
+    /// The object that would have been stored.
     Dry(Value),
 }
 
 /// Applies `decide` to the object of a call until the result can be written without losing anyone else's change.
 ///
 /// `decide` gets the stored document, which has its version in `metadata.resourceVersion`.
-pub(super) async fn modify(
+pub(super) async fn modify<'p>(
     call: &Call<'_>,
     dry_run: bool,
-    mut decide: impl FnMut(&Value) -> Result<Decision>,
+    mut decide: impl FnMut(&Value) -> Result<Decision<'p>>,
 ) -> Result<Done> {
     let key = call.key();
     // No write checks what a dry run was based on.
@@ -68,7 +76,7 @@ pub(super) async fn modify(
             && fresh
             && let Some(last) = ending.take()
         {
-            // Kubernetes: who else deletes it in between does what was asked for.
+            // Kubernetes: a concurrent deletion has the requested effect.
             return Ok(Done::Deleted(last));
         }
         let Some(object) = current.clone() else {
@@ -78,9 +86,19 @@ pub(super) async fn modify(
             (current, fresh) = (load(call, &key).await?, true);
             continue;
         };
-        let old = call.decode(&object);
+        let old = match call.old(&object).await {
+            Err(_) if !fresh && load_changed(call, &key, &mut current, &object).await? => {
+                fresh = true;
+                continue;
+            }
+            old => old?,
+        };
         // A cached object may be out of date: only the store's own answer may end this without a write.
         let decision = match decide(&old) {
+            Ok(Decision::Admit(proposal)) => proposal.admit(call, &old).await,
+            decision => decision,
+        };
+        let decision = match decision {
             Ok(Decision::Keep) | Err(_) if !fresh && load_changed(call, &key, &mut current, &object).await? => {
                 fresh = true;
                 continue;
@@ -88,11 +106,12 @@ pub(super) async fn modify(
             decision => decision?,
         };
         let (mut value, deletes) = match decision {
-            Decision::Keep => return Ok(Done::Stored(object)),
+            // A proposal does not lead to another one.
+            Decision::Keep | Decision::Admit(_) => return Ok(Done::Stored(object)),
             Decision::Delete(value) if dry_run => return Ok(Done::Deleted(value)),
             Decision::Put(mut value) | Decision::PutThenDelete(mut value) if dry_run => {
-                charge(call, &value, &old, true).await?;
                 services::reserve(call.server, call.resource, &mut value, Some(&old), true).await?;
+                call.check_encoding(&value).await?;
                 return Ok(Done::Dry(value));
             }
             Decision::Put(value) => (value, false),
@@ -111,11 +130,8 @@ pub(super) async fn modify(
                 }
             }
         };
-        if !deletes {
-            charge(call, &value, &old, false).await?;
-        }
         let reserved = services::reserve(call.server, call.resource, &mut value, Some(&old), false).await?;
-        let bytes = call.encode(&mut value).ok_or_else(|| Failure::internal("the object has no metadata"))?;
+        let bytes = call.encoded(&mut value).await?;
         if object.json == Served::new(&bytes, object.revision).map(|it| it.json).unwrap_or_default() {
             // Nothing changes: no write, no event, the same version.
             if !deletes {
@@ -132,13 +148,15 @@ pub(super) async fn modify(
         match call.server.store.write(write).await? {
             Outcome::Done { revision } => {
                 services::settle(call.server, call.resource, &old, Some(&value)).await;
+                call.warm(key.clone(), revision);
                 let now =
                     Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
                 if !deletes {
                     return Ok(Done::Stored(Arc::new(now)));
                 }
-                ending = Some(now.decode());
-                (current, fresh) = (Some(Arc::new(now)), true);
+                let now = Arc::new(now);
+                ending = Some(call.old(&now).await?);
+                (current, fresh) = (Some(now), true);
             }
             Outcome::Conflict { current: now } => {
                 services::revert(call.server, &value, &reserved).await;
@@ -146,11 +164,6 @@ pub(super) async fn modify(
             }
         }
     }
-}
-
-/// Counts what a change adds.
-async fn charge(call: &Call<'_>, value: &Value, old: &Value, dry_run: bool) -> Result<()> {
-    admission::charge_change(call.server, call.resource, &call.target.subresource, (value, old), dry_run).await
 }
 
 fn served(entry: Option<store::Entry>) -> Option<Arc<Served>> {

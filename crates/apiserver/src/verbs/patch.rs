@@ -1,17 +1,20 @@
 //! Changing an object by a patch.
 
 use api::json::{Object, Value};
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
 
 use super::Call;
-use super::create::{check_namespace, merge_owners};
-use super::update::{BasedOn, change, check_uid, modify_tracked, show};
-use crate::http::answer::Answer;
-use crate::http::payload::{Decoded, FieldValidation, Payload};
-use crate::http::status::{Failure, Result};
-use crate::http::warnings;
-use crate::objects::metadata;
-use crate::objects::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
-use registry::conversion;
+use super::create::check_namespace;
+use super::modify::Decision;
+use super::update::{BasedOn, Change, check_uid, modify_tracked, show};
+use crate::wire::answer::Answer;
+use crate::wire::payload::{Decoded, FieldValidation, Payload};
+use crate::wire::status::{Failure, Result};
+use crate::wire::warnings;
+use api::metadata;
+use patching::patch::{self, PatchType, json_patch, merge_patch, strategic_merge_patch};
+use registry::{conversion, pipeline};
 
 const MANAGED_FIELDS: &[u8] = b"managedFields";
 
@@ -19,7 +22,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     if call.target.name.is_empty() || call.resource.namespaced && call.target.namespace.is_empty() {
         return Err(Failure::method_not_allowed());
     }
-    let kind = PatchType::from_headers(call.headers)?;
+    let kind = kind_of(call.headers)?;
     if kind == PatchType::Strategic && call.custom().is_some() {
         return Err(Failure::unsupported_media_type(&[
             "application/json-patch+json",
@@ -38,7 +41,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
     }
     let validation = FieldValidation::from_query(call.query, "PatchOptions")?;
     check_body(kind, &call.body)?;
-    // Patches that do not speak of managed fields need not carry them around.
+    // Patches that do not mention managed fields need not carry them along.
     let mentions_managed =
         kind == PatchType::Json || call.body.windows(MANAGED_FIELDS.len()).any(|it| it == MANAGED_FIELDS);
     let done = modify_tracked(call, dry_run, |old, tracking| {
@@ -57,7 +60,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
             }
         };
         warnings::add(check_fields(validation, complaints, || text_of(call, kind, &shown))?);
-        let name = metadata::text(&object, "name");
+        let name = metadata::name(&object);
         if name != call.target.name {
             let url = &call.target.name;
             let message = format!("the name of the object ({name}) does not match the name on the URL ({url})");
@@ -65,18 +68,15 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         }
         let mut object = object;
         check_namespace(call, &mut object)?;
-        call.confirm_rights(&object, Some(old))?;
-        let based_on = BasedOn::of(call, &object)?;
-        based_on.check_version(call, &object, old, subresource)?;
+        let based_on = BasedOn::of(call, &object);
         check_uid(call, &object, old)?;
-        warnings::add(merge_owners(&mut object, " after mutating admission happens"));
+        warnings::add(pipeline::merge_owners(&mut object, " after mutating admission happens"));
         conversion::to_stored(call.resource, &call.target.version, &mut object);
-        let decision = change(call, object, &given_empty, old, subresource, tracking)?;
-        warnings::add(decision.warnings(call, old, subresource));
-        Ok(decision)
+        let change = Change { object, given_empty, based_on, subresource, tracking, dry_run, is_whole: true };
+        Ok(Decision::Admit(Box::new(change)))
     })
     .await?;
-    show(call, done)
+    show(call, done).await
 }
 
 /// A copy of an object without its managed fields, which are often half of it.
@@ -96,7 +96,17 @@ fn without_managed_fields(object: &Value) -> Value {
     Value::Object(copy)
 }
 
-/// What the body of a patch must look like before the object is read.
+/// The kind of patch that the content type names.
+///
+/// # Errors
+/// 415 for another.
+pub(super) fn kind_of(headers: &HeaderMap) -> Result<PatchType> {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    PatchType::from_content_type(content_type)
+        .ok_or_else(|| Failure::new(415, "UnsupportedMediaType", "415: Unsupported Media Type").with_no_details())
+}
+
+/// Checks the body of a patch before the object is read.
 fn check_body(kind: PatchType, body: &[u8]) -> Result<()> {
     let Ok(patch) = api::json::parse(body) else { return Err(Failure::bad_request("invalid JSON patch")) };
     let wanted = match (kind, &patch) {
@@ -114,12 +124,14 @@ fn check_body(kind: PatchType, body: &[u8]) -> Result<()> {
 }
 
 /// An operation that does not apply is not explained.
-fn rejected(failure: Box<Failure>) -> Box<Failure> {
-    if failure.code == 422 && failure.reason.is_empty() {
-        let message = "the server rejected our request due to an error in our request";
-        return Failure::new(422, "Invalid", message).with_no_details();
+fn rejected(error: patch::Error) -> Box<Failure> {
+    match error {
+        patch::Error::Inapplicable(_) => {
+            let message = "the server rejected our request due to an error in our request";
+            Failure::new(422, "Invalid", message).with_no_details()
+        }
+        other => other.into(),
     }
-    failure
 }
 
 /// The patched document, and keys that the patch repeats.
@@ -130,7 +142,7 @@ fn patched(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<(Value, Ve
         _ => {
             let of = call.resource.object_type(&call.target.version);
             let of = of.ok_or_else(|| Failure::internal("the resource has no type"))?;
-            strategic_merge_patch(shown, &call.body, of)
+            Ok(strategic_merge_patch(shown, &call.body, of)?)
         }
     }
 }
@@ -140,13 +152,13 @@ fn repeated_keys(body: &[u8]) -> Vec<String> {
     duplicates.into_iter().map(|it| format!("duplicate field \"{}\"", it.path)).collect()
 }
 
-/// What a refusal shows: the patched document, or of a strategic merge patch the patch.
+/// The document shown in a rejection: the patched one, or the patch itself for a strategic merge patch.
 fn text_of(call: &Call<'_>, kind: PatchType, shown: &Value) -> String {
     if kind == PatchType::Strategic {
         return api::go_text::plain(&api::json::parse(&call.body).unwrap_or_default());
     }
     let mut value = patched(call, kind, shown).map(|(value, _)| value).unwrap_or_default();
-    crate::objects::patch::sort_touched(kind, &mut value, &call.body);
+    patch::sort_touched(kind, &mut value, &call.body);
     api::json::to_string(&value)
 }
 
@@ -154,12 +166,7 @@ fn text_of(call: &Call<'_>, kind: PatchType, shown: &Value) -> String {
 pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<Decoded> {
     let (mut patched, mut complaints) = patched(call, kind, shown)?;
     if kind == PatchType::Strategic {
-        // The kind of the object is known: what such a patch says of it is not read.
-        for field in ["apiVersion", "kind"] {
-            if let (Some(fields), Some(known)) = (patched.as_object_mut(), shown.get(field)) {
-                fields.insert(field, known.clone());
-            }
-        }
+        keep_kind(shown, &mut patched);
     }
     if kind == PatchType::Strategic
         && let Some(of) = call.resource.object_type(&call.target.version)
@@ -180,7 +187,16 @@ pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<D
     Ok(decoded)
 }
 
-/// The same for strategic merge patches, where Kubernetes shows the patch and does not say what was patched.
+/// Restores version and kind after a strategic merge patch: Kubernetes patches the typed object and ignores both fields.
+pub(super) fn keep_kind(shown: &Value, patched: &mut Value) {
+    for field in ["apiVersion", "kind"] {
+        if let (Some(fields), Some(known)) = (patched.as_object_mut(), shown.get(field)) {
+            fields.insert(field, known.clone());
+        }
+    }
+}
+
+/// The same for strategic merge patches, where Kubernetes shows the patch and does not name the object.
 fn unfit_strategic(call: &Call<'_>, why: &str) -> Box<Failure> {
     let patch = api::json::parse(&call.body).unwrap_or_default();
     let mut errors = api::field::Errors::new();
@@ -192,7 +208,7 @@ fn unfit(call: &Call<'_>, patched: impl FnOnce() -> String, failure: Box<Failure
     unfit_as(call.resource.kind, &call.target.version, patched, failure)
 }
 
-/// What does not fit the type after a patch is an invalid object, not a bad request.
+/// The error for a patched object that cannot be decoded: 422 (Invalid) instead of 400, as in Kubernetes.
 pub(super) fn unfit_as(
     kind: &str,
     version: &str,

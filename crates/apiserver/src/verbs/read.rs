@@ -1,8 +1,8 @@
 //! Getting one object.
 
 use super::Call;
-use crate::http::answer::Answer;
-use crate::http::status::{Failure, Result};
+use crate::wire::answer::Answer;
+use crate::wire::status::{Failure, Result};
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
     match call.query.get("resourceVersion") {
@@ -19,7 +19,9 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
         }
     }
     match call.find_one().await? {
-        Some(object) => call.answer(200, &object),
+        // Kubernetes: only what may be old comes from the cache of the version.
+        Some(object) if call.query.get("resourceVersion") == "0" => call.answer_shared(200, &object).await,
+        Some(object) => call.answer_stored(200, &object).await,
         None => Err(Failure::not_found(call.resource, &call.target.name)),
     }
 }

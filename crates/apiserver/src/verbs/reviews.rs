@@ -1,4 +1,4 @@
-//! Reviews: questions about users, tokens and rights that are asked as if an object were created. Nothing is stored.
+//! Reviews: queries about users, tokens and permissions in the form of created objects. Nothing is stored.
 
 mod selectors;
 
@@ -7,15 +7,14 @@ use api::json;
 use api::json::{Object, Value};
 
 use super::{Call, ownership};
-use crate::admission::node_restriction::Change;
+use crate::admission::{Attributes, Operation};
 use crate::authorization::{Request, Rule, node};
-use crate::clock;
-use crate::http::answer::Answer;
-use crate::http::payload::{self, FieldValidation};
-use crate::http::request::Target;
-use crate::http::status::{Failure, Result};
 use crate::identity::User;
-use crate::objects::metadata;
+use crate::wire::answer::Answer;
+use crate::wire::payload::{self, FieldValidation};
+use crate::wire::request::Target;
+use crate::wire::status::{Failure, Result};
+use api::metadata;
 
 /// Whether objects of this resource are questions.
 pub(super) fn is_review(group: &str) -> bool {
@@ -27,7 +26,7 @@ pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
     if call.resource.namespaced && call.target.namespace.is_empty() {
         return Err(Failure::method_not_allowed());
     }
-    call.is_dry_run()?;
+    let dry_run = call.is_dry_run()?;
     let validation = FieldValidation::from_query(call.query, "CreateOptions")?;
     let (kind, version) = (call.resource.kind, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, kind)?;
@@ -35,21 +34,24 @@ pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
     let warnings = payload::check_fields(validation, kind, version, decoded.complaints)?;
     let mut review = decoded.object;
     super::create::check_namespace(call, &mut review)?;
-    for field in ["uid", "creationTimestamp"].into_iter().chain(super::create::SYSTEM_FIELDS) {
+    registry::pipeline::reset_metadata(&mut review);
+    for field in ["uid", "creationTimestamp"] {
         metadata::remove(&mut review, field);
     }
-    let mut managed_fields = ownership::create(call, &review);
+    let mut managed_fields = ownership::create(call, &review).await;
     metadata::remove(&mut review, "managedFields");
-    call.restrict_node("", Change::Create(&review))?;
+    let (options, name) = (|| call.options("CreateOptions"), metadata::name(&review).to_owned());
+    let attributes = call.attributes(Operation::Create, "", dry_run, &options);
+    call.server.admission.admit(&Attributes { name: &name, ..attributes }, Some(&mut review)).await?;
     let status = match kind {
         "TokenReview" => token_review(call, &review).await?,
         "SelfSubjectReview" => {
             managed_fields = None;
-            review = json!({"metadata": {"creationTimestamp": (clock::now().to_string())}});
+            review = json!({"metadata": {"creationTimestamp": (call.now().to_string())}});
             json!({"userInfo": (call.user.to_value())})
         }
         "SelfSubjectRulesReview" => {
-            let namespace = review.str_at(&["spec", "namespace"]).unwrap_or_default().to_owned();
+            let namespace = review.text_at(&["spec", "namespace"]).to_owned();
             if namespace.is_empty() {
                 return Err(Failure::bad_request("no namespace on request"));
             }
@@ -75,7 +77,7 @@ pub(super) async fn review(call: &Call<'_>) -> Result<Answer> {
 }
 
 async fn token_review(call: &Call<'_>, review: &Value) -> Result<Value> {
-    let token = review.str_at(&["spec", "token"]).unwrap_or_default();
+    let token = review.text_at(&["spec", "token"]);
     if token.is_empty() {
         return Err(Failure::bad_request("token is required for TokenReview in authentication"));
     }
@@ -100,7 +102,7 @@ async fn token_review(call: &Call<'_>, review: &Value) -> Result<Value> {
     })
 }
 
-/// What the three kinds of access reviews ask.
+/// Handles the three kinds of access reviews.
 async fn access_review(call: &Call<'_>, review: &Value, managed_fields: Option<&Value>) -> Result<Value> {
     let errors = validate(call, review, managed_fields);
     if !errors.is_empty() {
@@ -170,7 +172,7 @@ fn validate(call: &Call<'_>, review: &Value, managed_fields: Option<&Value>) -> 
         errors.invalid(spec, of_path.map(shown_path).unwrap_or_default(), EXACTLY_ONE);
     }
     let is_self = call.resource.kind == "SelfSubjectAccessReview";
-    let names_user = !review.str_at(&["spec", "user"]).unwrap_or_default().is_empty();
+    let names_user = !review.text_at(&["spec", "user"]).is_empty();
     if !is_self && !names_user && texts(review.at(&["spec", "groups"])).is_empty() {
         errors.invalid(spec.child("user"), "", "at least one of user or group must be specified");
     }
@@ -191,8 +193,8 @@ fn validate(call: &Call<'_>, review: &Value, managed_fields: Option<&Value>) -> 
         errors.invalid(Path::new("metadata"), shown, detail);
     }
     if is_local {
-        let namespace = of_resource.map(|it| it.str_at(&["namespace"]).unwrap_or_default());
-        if let Some(namespace) = namespace.filter(|namespace| *namespace != metadata::text(review, "namespace")) {
+        let namespace = of_resource.map(|it| it.text("namespace"));
+        if let Some(namespace) = namespace.filter(|namespace| *namespace != metadata::namespace(review)) {
             errors.invalid(Path::new("spec.resourceAttributes.namespace"), namespace, "must match metadata.namespace");
         }
         if let Some(attributes) = of_path {
@@ -205,7 +207,7 @@ fn validate(call: &Call<'_>, review: &Value, managed_fields: Option<&Value>) -> 
 
 /// A path and what is done with it, as refusals show them.
 fn shown_path(attributes: &Value) -> Value {
-    let at = |field: &str| attributes.str_at(&[field]).unwrap_or_default();
+    let at = |field: &str| attributes.text(field);
     json!({"Path": (at("path")), "Verb": (at("verb"))})
 }
 
@@ -233,7 +235,8 @@ fn rules_status(rules: &[Rule], is_incomplete: bool, error: Option<String>) -> V
     Value::Object(status)
 }
 
-/// The texts of a list. As in Go, one that is `null` is empty: taken for absent, it would leave none where some were given.
+/// The texts of a list. As in Go, `null` is an empty text: treating it as absent would change the meaning of
+/// the list.
 pub(super) fn texts(value: Option<&Value>) -> Vec<String> {
     let list = value.and_then(Value::as_array).unwrap_or_default();
     list.iter().map(|it| it.as_str().unwrap_or_default().to_owned()).collect()

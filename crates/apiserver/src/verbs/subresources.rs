@@ -1,17 +1,22 @@
-//! What stands below objects: status, scale, binding, eviction, tokens, and what needs a kubelet.
+//! Subresources: status, scale, binding, eviction, tokens, and those that need a kubelet.
 
 mod binding;
 mod eviction;
-mod log;
+pub(crate) mod log;
+mod proxy;
 mod scale;
+mod streams;
 mod token;
+
+use api::json::Value;
 
 pub(super) use self::binding::bind;
 use super::{Call, patch, read, update};
+use crate::admission::Operation;
 use crate::authorization;
-use crate::http::answer::Answer;
-use crate::http::request::Verb;
-use crate::http::status::{Failure, Result};
+use crate::wire::answer::Answer;
+use crate::wire::request::Verb;
+use crate::wire::status::{Failure, Result};
 
 pub(super) async fn run(call: &Call<'_>, verb: Verb) -> Result<Answer> {
     let name = call.target.subresource.as_str();
@@ -41,14 +46,14 @@ pub(super) async fn run(call: &Call<'_>, verb: Verb) -> Result<Answer> {
         ("log", Verb::Get) => log::log(call).await,
         ("exec" | "attach" | "portforward", _) => {
             confirm_may_enter(call)?;
-            needs_kubelet(call).await
+            connect(call, subresource.name).await
         }
-        ("proxy", _) => needs_kubelet(call).await,
+        ("proxy", _) => connect(call, subresource.name).await,
         _ => Err(Failure::method_not_allowed()),
     }
 }
 
-/// Who enters a pod needs the right to `create` there, also where a browser can only `get`.
+/// Entering a pod requires the permission to `create`, even where a browser can only `get`.
 fn confirm_may_enter(call: &Call<'_>) -> Result<()> {
     let asked = authorization::Request::Resource { verb: "create", target: call.target };
     if call.server.authorizer.allows(call.user, asked) {
@@ -57,22 +62,49 @@ fn confirm_may_enter(call: &Call<'_>) -> Result<()> {
     Err(Failure::forbidden(call.resource.group, call.resource.plural, &call.target.name, ""))
 }
 
-async fn needs_kubelet(call: &Call<'_>) -> Result<Answer> {
-    call.wait_for_now().await?;
-    let Some(object) = call.cache().get(&call.key()) else {
-        return Err(Failure::not_found(call.resource, &call.target.name));
-    };
-    let object = object.decode();
-    let name = &call.target.name;
-    if call.target.subresource.starts_with("proxy") {
-        return Err(Failure::bad_request("address not allowed"));
+/// Admits a connection, and opens it.
+async fn connect(call: &Call<'_>, subresource: &str) -> Result<Answer> {
+    let mut options = connect_options(call, subresource);
+    let no_options = || Value::Null;
+    let attributes = call.attributes(Operation::Connect, subresource, false, &no_options);
+    call.server.admission.admit(&attributes, Some(&mut options)).await?;
+    if subresource == "proxy" { proxy::proxy(call).await } else { streams::stream(call, &options).await }
+}
+
+/// The options of a connection as an object, such as `PodExecOptions`.
+fn connect_options(call: &Call<'_>, subresource: &str) -> Value {
+    let kind = call.resource.subresource(subresource).map_or("", |it| it.kind.2);
+    let mut options = api::json!({"kind": kind, "apiVersion": "v1"});
+    let Some(fields) = options.as_object_mut() else { return options };
+    match subresource {
+        "proxy" => {
+            let path = call.target.subresource.strip_prefix("proxy/").unwrap_or_default();
+            // A path that ends with `proxy/` is the root of the other server, one that ends with `proxy` is none.
+            if !path.is_empty() || call.parts.is_some_and(|parts| parts.uri.path().ends_with('/')) {
+                fields.insert("path", format!("/{path}"));
+            }
+        }
+        "portforward" => {
+            let ports: Vec<Value> =
+                call.query.all("ports").filter_map(|it| it.parse::<i64>().ok()).map(Into::into).collect();
+            if !ports.is_empty() {
+                fields.insert("ports", ports);
+            }
+        }
+        _ => {
+            for field in ["stdin", "stdout", "stderr", "tty"] {
+                if call.query.flag(field) {
+                    fields.insert(field, true);
+                }
+            }
+            if call.query.has("container") {
+                fields.insert("container", call.query.get("container"));
+            }
+            let command: Vec<Value> = call.query.all("command").map(Into::into).collect();
+            if subresource == "exec" && !command.is_empty() {
+                fields.insert("command", command);
+            }
+        }
     }
-    let node = object.str_at(&["spec", "nodeName"]).unwrap_or_default();
-    if node.is_empty() {
-        return Err(Failure::bad_request(format!("pod {name} does not have a host assigned")));
-    }
-    match call.server.kubelets() {
-        Some(kubelets) => Err(Failure::bad_request(kubelets.no_streams(node))),
-        None => Err(Failure::internal(format!("the kubelet of node {node} cannot be reached from this server"))),
-    }
+    options
 }

@@ -2,21 +2,21 @@
 
 use api::json::Value;
 use api::types::GivenEmpty;
-
-use super::create::{check_namespace, normalize};
-use super::modify::{Decision, Done, modify};
-use super::{Call, create, ownership};
-use crate::admission::node_restriction::Change;
-use crate::admission::{self, Operation};
-use crate::authorization;
-use crate::http::answer::Answer;
-use crate::http::payload::{self, Decoded, FieldValidation};
-use crate::http::status::{Failure, Result};
-use crate::http::warnings;
-use crate::objects::metadata;
+use futures::future::BoxFuture;
 use registry::conversion;
+use registry::pipeline::{self, Identity, Outside, Pipeline, Rules as _, Update, Write};
 
-/// So often an update starts over if the object appears or goes meanwhile.
+use super::create::normalize;
+use super::modify::{Decision, Done, Proposal, modify};
+use super::{Call, create, ownership};
+use crate::admission::{Attributes, Operation};
+use crate::wire::answer::Answer;
+use crate::wire::payload::{self, Decoded, FieldValidation};
+use crate::wire::status::{Failure, Result};
+use crate::wire::warnings;
+use api::metadata;
+
+/// Maximum number of retries if the object is created or deleted meanwhile.
 const ATTEMPTS: usize = 5;
 
 pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer> {
@@ -39,15 +39,13 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
             if let Ok(based_on) = &based_on {
                 based_on.check_uid(call, old)?;
             }
-            call.confirm_rights(&object, Some(old))?;
-            let based_on = based_on.as_ref().map_err(Clone::clone)?;
-            based_on.check_version(call, &object, old, subresource)?;
-            let decision = change(call, object, &given_empty, old, subresource, tracking)?;
-            warnings::add(decision.warnings(call, old, subresource));
-            Ok(decision)
+            let (given_empty, based_on) = (given_empty.clone(), based_on.clone());
+            let is_whole = true;
+            let change = Change { object, given_empty, based_on, subresource, tracking, dry_run, is_whole };
+            Ok(Decision::Admit(Box::new(change)))
         });
         match changed.await {
-            Ok(done) => return show(call, done),
+            Ok(done) => return show(call, done).await,
             Err(failure) if failure.code == 404 && is_created(call, subresource) => {}
             Err(failure) => return Err(failure),
         }
@@ -72,45 +70,43 @@ async fn create_instead(call: &Call<'_>, given_empty: &GivenEmpty, dry_run: bool
     if !uid.is_empty() {
         return Err(wrong_uid(call, &uid, ""));
     }
-    call.confirm_rights(&object, None)?;
-    let asked = authorization::Request::Resource { verb: "create", target: call.target };
-    call.server.authorizer.authorize(call.user, asked)?;
-    call.server.meaning.default(call.resource, &mut object);
-    for field in create::SYSTEM_FIELDS {
-        metadata::remove(&mut object, field);
-    }
+    call.rules().fill_defaults(&mut object);
+    pipeline::reset_metadata(&mut object);
     metadata::remove(&mut object, "resourceVersion");
-    let managed_fields = ownership::create(call, &object);
+    let managed_fields = ownership::create(call, &object).await;
     metadata::remove(&mut object, "managedFields");
-    create::insert(call, object, given_empty, managed_fields, Tracking::Update, dry_run).await
+    let creation = create::Creation { tracking: Tracking::Update, dry_run, needs_right: true };
+    create::insert(call, object, given_empty, managed_fields, creation).await
 }
 
-/// The object that was sent, in the stored version, and what users are told about its owners.
+/// Returns the request's object in the stored version, and warnings about its owners.
 fn read(call: &Call<'_>) -> Result<(Decoded, Vec<String>)> {
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
     let mut decoded = call.read(payload)?;
-    let object = &mut decoded.object;
-    check_name(call, object)?;
-    check_namespace(call, object)?;
-    let warnings = create::merge_owners(object, "");
+    check_name(call, &decoded.object)?;
     if !conversion::is_stored(resource, version) {
-        conversion::to_stored(resource, version, object);
-        normalize(call, object);
+        conversion::to_stored(resource, version, &mut decoded.object);
+        normalize(call, &mut decoded.object);
     }
+    let mut write = call.write(decoded.object, &decoded.given_empty, None, Identity::default());
+    let received = Pipeline::update().run_until(Outside::Keep, &mut write, &call.rules());
+    received.map_err(|rejection| call.rejected(&rejection, &call.target.name, &Value::Null))?;
+    let Write { object, warnings, .. } = write;
+    decoded.object = object;
     Ok((decoded, warnings))
 }
 
 /// The answer after a change.
-pub(super) fn show(call: &Call<'_>, done: Done) -> Result<Answer> {
+pub(super) async fn show(call: &Call<'_>, done: Done) -> Result<Answer> {
     match done {
-        Done::Stored(object) => call.answer(200, &object),
+        Done::Stored(object) => call.answer_stored(200, &object).await,
         Done::Deleted(value) | Done::Dry(value) => call.answer_value(200, &value),
     }
 }
 
 pub(super) fn check_name(call: &Call<'_>, object: &Value) -> Result<()> {
-    let (name, expected) = (metadata::text(object, "name"), call.target.name.as_str());
+    let (name, expected) = (metadata::name(object), call.target.name.as_str());
     if name.is_empty() {
         return Err(Failure::bad_request(format!(
             "the name of the object ({expected} based on URL) was undeterminable: name must be provided"
@@ -124,7 +120,8 @@ pub(super) fn check_name(call: &Call<'_>, object: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What an update says about the object that it is based on.
+/// The resource version and UID that the client sent as preconditions of its update.
+#[derive(Clone)]
 pub(super) struct BasedOn {
     version: String,
     uid: String,
@@ -137,7 +134,7 @@ impl BasedOn {
         if !version.is_empty() && version.parse::<u64>().is_err() {
             return Err(Failure::unclassified(format!("strconv.ParseUint: parsing \"{version}\": invalid syntax")));
         }
-        if matches!(version.as_str(), "" | "0") && !call.resource.unconditional_update {
+        if matches!(version.as_str(), "" | "0") && !call.resource.allows_unconditional_update(&call.target.version) {
             let mut errors = api::field::Errors::new();
             let at = api::field::Path::new("metadata");
             let shown = if version.is_empty() { 0_i64 } else { version.parse().unwrap_or_default() };
@@ -159,11 +156,9 @@ impl BasedOn {
     }
 
     /// Whether it is the stored object as it is now.
-    pub(super) fn check_version(&self, call: &Call<'_>, object: &Value, old: &Value, subresource: &str) -> Result<()> {
+    fn check_version(&self, call: &Call<'_>, old: &Value) -> Result<()> {
         let is_set = !matches!(self.version.as_str(), "" | "0");
         if is_set && self.version != metadata::text(old, "resourceVersion") {
-            // A node that may not change the object need not know that it has changed.
-            call.restrict_node(subresource, Change::Update(object, old))?;
             return Err(Failure::modified(call.resource, &call.target.name));
         }
         Ok(())
@@ -179,6 +174,10 @@ pub(super) fn check_uid(call: &Call<'_>, object: &Value, old: &Value) -> Result<
     let mut errors = api::field::Errors::new();
     let at = api::field::Path::new("metadata");
     errors.invalid(at.child("uid"), uid, "field is immutable");
+    if call.resource.group == "apiregistration.k8s.io" {
+        // The rules of this kind look at metadata once more, and the errors of both are listed.
+        errors.invalid(at.child("uid"), uid, "field is immutable");
+    }
     Err(Failure::invalid(call.resource.group, call.resource.kind, &call.target.name, &errors))
 }
 
@@ -196,7 +195,7 @@ pub(super) fn wrong_uid(call: &Call<'_>, wanted: &str, found: &str) -> Box<Failu
     Failure::conflict(call.resource, name, &why)
 }
 
-/// Where Kubernetes keeps the objects of a resource, as its refusals show it.
+/// Kubernetes' storage path of a resource, as in its rejections.
 fn upstream_place(call: &Call<'_>) -> String {
     let (group, plural) = (call.resource.group, call.resource.plural);
     match (group, plural) {
@@ -211,22 +210,22 @@ fn upstream_place(call: &Call<'_>) -> String {
     }
 }
 
-/// Whether the document says who owns its fields.
+/// State of managed fields in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tracking {
-    /// It does not: who writes comes to own what changes.
+    /// Not updated yet: the writer will own the changed fields.
     Update,
-    /// It does.
+    /// Already updated.
     Done,
-    /// Nobody owns fields: the object would become too large.
+    /// Dropped, because the object would become too large.
     Dropped,
 }
 
 /// As [`modify`], and once more without managed fields if they make the object too large for the store.
-pub(super) async fn modify_tracked(
+pub(super) async fn modify_tracked<'p>(
     call: &Call<'_>,
     dry_run: bool,
-    mut decide: impl FnMut(&Value, Tracking) -> Result<Decision>,
+    mut decide: impl FnMut(&Value, Tracking) -> Result<Decision<'p>>,
 ) -> Result<Done> {
     match modify(call, dry_run, |old| decide(old, Tracking::Update)).await {
         Err(failure) if failure.code == 413 => modify(call, dry_run, |old| decide(old, Tracking::Dropped)).await,
@@ -234,24 +233,54 @@ pub(super) async fn modify_tracked(
     }
 }
 
-/// Turns a changed document (in the stored version) into what is to be written, or into a deletion if the last finalizer
-/// of an object that is being deleted went.
-pub(super) fn change(
-    call: &Call<'_>,
-    mut object: Value,
-    given_empty: &GivenEmpty,
-    old: &Value,
-    subresource: &str,
-    tracking: Tracking,
-) -> Result<Decision> {
+/// A changed document, in the stored version.
+pub(super) struct Change<'p> {
+    pub(super) object: Value,
+    pub(super) given_empty: GivenEmpty,
+    /// Checked once admission has seen the object.
+    pub(super) based_on: Result<BasedOn>,
+    pub(super) subresource: &'p str,
+    pub(super) tracking: Tracking,
+    pub(super) dry_run: bool,
+    /// Whether admission receives the object; otherwise it has received the source of the change, such as a
+    /// `Scale`.
+    pub(super) is_whole: bool,
+}
+
+impl Proposal for Change<'_> {
+    fn admit<'a>(self: Box<Self>, call: &'a Call<'_>, old: &'a Value) -> BoxFuture<'a, Result<Decision<'a>>>
+    where
+        Self: 'a,
+    {
+        Box::pin(async move {
+            let subresource = self.subresource;
+            let decision = change(call, *self, old).await?;
+            warnings::add(decision.warnings(call, old, subresource));
+            Ok(decision)
+        })
+    }
+}
+
+/// Metadata that the server knows, whether or not it is sent.
+const SYSTEM_FIELDS: [&str; 5] =
+    ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"];
+
+/// Turns a changed document into what is to be written, or into a deletion if the last finalizer of an object that is
+/// being deleted was removed.
+pub(super) async fn change(call: &Call<'_>, change: Change<'_>, old: &Value) -> Result<Decision<'static>> {
+    let Change { mut object, given_empty, based_on, subresource, tracking, dry_run, is_whole } = change;
     let resource = call.resource;
     // The parts of pods take only what they are about.
     let is_part_of_pod = (resource.group, resource.plural) == ("", "pods") && !subresource.is_empty();
-    let judged = !is_part_of_pod && call.server.meaning.judges_metadata(resource);
+    let rules = call.rules();
+    let judged = !is_part_of_pod && rules.judges_metadata();
+    // Kubernetes: mutating admission sees the object as it was sent.
+    let unsent: Vec<&str> =
+        SYSTEM_FIELDS.into_iter().filter(|field| object.at(&["metadata", field]).is_none()).collect();
     for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
         let given = object.at(&["metadata", field]).cloned();
         let before = old.at(&["metadata", field]);
-        // Kinds that have rules of their own say themselves that it may not be set.
+        // Kinds with their own rules report the error themselves.
         if judged && before.is_none() && field.starts_with("deletion") {
             continue;
         }
@@ -270,32 +299,58 @@ pub(super) fn change(
     }
     metadata::remove(&mut object, "selfLink");
     metadata::copy(&mut object, old, "resourceVersion");
-    call.server.meaning.default(resource, &mut object);
+    let part = Some(subresource).filter(|it| !it.is_empty());
+    let update = Update { old, subresource: part };
+    let mut write = call.write(object, &given_empty, Some(update), Identity::default());
+    let mut steps = Pipeline::update().after(Outside::Keep);
+    let done = steps.run_until(Outside::Mutate, &mut write, &rules);
+    done.map_err(|rejection| call.rejected(&rejection, &call.target.name, &write.object))?;
+    let object = &mut write.object;
     let managed_fields = match tracking {
-        Tracking::Update => ownership::update(call, old, &object, subresource),
+        Tracking::Update => ownership::update(call, old, object, subresource).await,
         Tracking::Done => object.at(&["metadata", "managedFields"]).cloned(),
         Tracking::Dropped => None,
     };
-    metadata::remove(&mut object, "managedFields");
-    admission::mutate(call.server, resource, &mut object, Operation::Update, call.user)?;
-    call.restrict_node(subresource, Change::Update(&object, old))?;
-    call.server.meaning.prepare_update(resource, &mut object, old, subresource);
-    let errors = call.server.meaning.validate_update(resource, &given_empty.in_place(&object), old, subresource);
-    if !errors.is_empty() {
-        return Err(Failure::invalid(resource.group, resource.kind, &call.target.name, &errors));
+    match managed_fields {
+        Some(managed_fields) => metadata::set(object, "managedFields", managed_fields),
+        None => metadata::remove(object, "managedFields"),
     }
-    given_empty.settle(&mut object);
-    call.server.meaning.canonicalize(resource, &mut object);
-    // What preparation leaves empty is filled in, so that the next change does not seem to set it.
-    call.server.meaning.default(resource, &mut object);
-    create::normalize(call, &mut object);
-    admission::validate_update(call.server, resource, &object, old, subresource, call.user)?;
+    let options = || call.options("UpdateOptions");
+    let mut attributes = call.attributes(Operation::Update, subresource, dry_run, &options);
+    attributes.old = Some(old);
+    if is_whole {
+        unsent.iter().for_each(|field| metadata::remove(object, field));
+        call.server.admission.mutate(&attributes, object).await?;
+        for field in unsent {
+            if object.at(&["metadata", field]).is_none() {
+                metadata::copy(object, old, field);
+            }
+        }
+    }
+    let managed_fields = metadata::make(object).remove("managedFields");
+    based_on?.check_version(call, old)?;
+    // A webhook may have set it.
+    let version = metadata::text(object, "resourceVersion");
+    if !matches!(version, "" | "0") && version != metadata::text(old, "resourceVersion") {
+        return Err(Failure::modified(resource, &call.target.name));
+    }
+    let completed = steps.run_until(Outside::Complete, &mut write, &rules);
+    // A webhook may have changed the name, which is then refused under the new one.
+    completed.map_err(|rejection| call.rejected(&rejection, metadata::name(&write.object), &write.object))?;
     if let Some(managed_fields) = managed_fields {
-        metadata::set(&mut object, "managedFields", managed_fields);
-        crate::objects::apply::keep_times(&mut object, old);
+        metadata::set(&mut write.object, "managedFields", managed_fields);
+        patching::apply::keep_times(&mut write.object, old);
+    }
+    let done = steps.run_until(Outside::Admit, &mut write, &rules);
+    done.map_err(|rejection| call.rejected(&rejection, &call.target.name, &write.object))?;
+    // Plugins may still refuse the change; the client gets these warnings nevertheless.
+    warnings::add(write.warnings);
+    let mut object = write.object;
+    if is_whole {
+        call.server.admission.validate(&Attributes { object: Some(&object), ..attributes }).await?;
     }
     if metadata::is_deleting(&object) && metadata::finalizers(&object).is_empty() {
-        let grace = object.at(&["metadata", "deletionGracePeriodSeconds"]).and_then(Value::as_i64);
+        let grace = object.i64_at(&["metadata", "deletionGracePeriodSeconds"]);
         let is_namespace = (resource.group, resource.plural) == ("", "namespaces");
         let waits = is_namespace && !spec_finalizers(&object).is_empty();
         if grace.unwrap_or_default() == 0 && !waits {
@@ -308,8 +363,8 @@ pub(super) fn change(
     Ok(Decision::Put(object))
 }
 
-/// What holds a namespace back beside its metadata.
+/// Finalizers of a namespace besides its metadata.
 pub(super) fn spec_finalizers(object: &Value) -> Vec<String> {
-    let list = object.at(&["spec", "finalizers"]).and_then(Value::as_array).unwrap_or_default();
+    let list = object.list_at(&["spec", "finalizers"]);
     list.iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
 }

@@ -3,12 +3,11 @@
 //! A task per watch reads its place in the cache's list of changes and hands lines to the connection, a few at a time: a
 //! client that does not read stops the task, and loses its place if it stays away for too long.
 
-pub(crate) mod memory;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::json::{Object, Value};
+use api::well_known::ANNOTATION_INITIAL_EVENTS_END;
 use bytes::{Bytes, BytesMut};
 use store::Revision;
 use tokio::sync::mpsc;
@@ -17,37 +16,40 @@ use tokio::time::Instant;
 use super::list::chunks::{Chunks, Pages};
 use super::{Call, Selection, list, partial_metadata};
 use crate::custom::rows::Row;
-use crate::http::answer::Answer;
-use crate::http::body::Body;
-use crate::http::negotiation::{Accepted, Form, PROTOBUF_EVENTS};
-use crate::http::request::{Query, Target};
-use crate::http::status::{Failure, Result};
-use crate::server::Server;
-use crate::serving::tables;
-use crate::storage::cache::{Change, ChangeKind, Follower, TooOld, event_frame, event_line};
-use crate::storage::stored::Served;
+use crate::custom::serving::Serving;
+use crate::state::Server;
+use crate::state::watch_memory::Share;
+use crate::verbs::tables;
+use crate::wire::answer::Answer;
+use crate::wire::body::Body;
+use crate::wire::negotiation::{Accepted, Form, PROTOBUF_EVENTS};
+use crate::wire::protobuf::event_frame;
+use crate::wire::request::{Query, Target};
+use crate::wire::status::{Failure, Result};
+use cache::stored::Served;
+use cache::{Change, ChangeKind, Entry, Follower, TooOld, event_line};
 use registry::conversion;
 
 /// This many batches wait for the connection: what a client does not read is in memory once for each watch.
 const BATCHES_WAITING: usize = 1;
-/// What exists at the start is sent in pieces of about this size.
+/// Approximate size of a piece of the initial objects.
 const INITIAL_PIECE: usize = 16 << 10;
 /// The first bookmark comes so soon after the start,
 const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
 /// and the others after that long.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// A bookmark comes so long before the end.
+/// Time between the last bookmark and the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
 
 pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     if call.accepted.yaml {
-        // There is no end to a document in a stream of YAML.
-        return Err(crate::http::negotiation::of_watch(crate::http::negotiation::none()));
+        // Documents in a YAML stream have no end marker.
+        return Err(crate::wire::negotiation::of_watch(crate::wire::negotiation::none()));
     }
     let mut selection = Selection::from_query(call.query, call.resource)?;
     if !call.target.name.is_empty() {
         let name = format!("metadata.name={}", call.target.name);
-        selection.fields = crate::objects::field_selectors::Selector::parse(&name, call.resource)?;
+        selection.fields = cache::field_selectors::Selector::parse(&name, call.resource)?;
     }
     list::check_options(call, "ListOptions")?;
     let text = call.query.get("resourceVersion");
@@ -60,7 +62,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     };
     let streams = call.query.flag("sendInitialEvents");
     let initial = if call.query.has("sendInitialEvents") { streams } else { after == 0 };
-    // Kubernetes: a watch from nowhere is one that asks for what exists.
+    // Kubernetes: a watch without a version requests the existing objects.
     let marks_end = streams || initial && call.query.get("resourceVersionMatch").is_empty();
     if text.is_empty() {
         call.wait_for_now().await?;
@@ -130,7 +132,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
     Ok(Answer::bytes(200, content_type, Body::Stream(receiver)))
 }
 
-/// What exists at the start of a watch.
+/// Existing objects at the start of a watch.
 struct Initial {
     revision: Revision,
     objects: Chunks,
@@ -144,18 +146,18 @@ struct Watcher {
     accepted: Accepted,
     range: String,
     selection: Selection,
-    share: memory::Share,
+    share: Share,
     sender: mpsc::Sender<Bytes>,
     /// Changes up to here are known to the client.
     after: Revision,
-    /// What the last bookmark said.
+    /// Revision of the last bookmark.
     progress: Revision,
     bookmarks: bool,
     columns_sent: bool,
 }
 
 impl Watcher {
-    /// `None` if the client is gone.
+    /// `None` if the client has disconnected.
     async fn send(&self, bytes: Bytes) -> Option<()> {
         if bytes.is_empty() {
             return Some(());
@@ -172,9 +174,9 @@ impl Watcher {
         if self.accepted.protobuf { event_frame(event_type, object) } else { event_line(event_type, object) }
     }
 
-    /// The event of a change, made once for all who want it so.
+    /// The event of a change, encoded once per form.
     fn event_of(&self, change: &Change) -> Bytes {
-        if self.accepted.protobuf { change.frame() } else { change.event() }
+        if self.accepted.protobuf { change.frame(event_frame) } else { change.event() }
     }
 
     fn count_cut_off(&self) {
@@ -196,14 +198,15 @@ impl Watcher {
                 Chunks::View(_) => fetch()?,
                 Chunks::Pages(_) => self.server.threads().run(fetch).await??,
             };
+            let entries = self.converted(entries).await?;
             for (key, object) in entries {
                 if !key.starts_with(&self.range) || !self.selection.matches_served(&key, &object) {
                     continue;
                 }
-                let line = if self.is_plain(object.revision) {
+                let line = if self.is_plain(&object) {
                     self.event("ADDED", &object.json)
                 } else {
-                    self.line("ADDED", object.decode(), object.revision)
+                    self.line("ADDED", object.decode(), self.is_ready(&object))
                 };
                 batch.extend_from_slice(&line);
                 if batch.len() > INITIAL_PIECE {
@@ -223,12 +226,58 @@ impl Watcher {
     }
 
     /// Whether events about an object can be sent as the cache holds it.
-    fn is_plain(&self, revision: Revision) -> bool {
+    fn is_plain(&self, object: &Served) -> bool {
         self.accepted.form == Form::Object
             && match self.row.custom() {
-                Some(custom) => custom.is_plain(revision),
+                Some(custom) => custom.is_ready(object),
                 None => conversion::is_stored(&self.row.resource(), &self.target.version),
             }
+    }
+
+    /// Whether nothing has to be done to a custom object before it is shown.
+    fn is_ready(&self, object: &Served) -> bool {
+        self.row.custom().is_none_or(|custom| custom.is_ready(object))
+    }
+
+    fn webhook(&self) -> Option<Arc<Serving>> {
+        self.row.custom().filter(|custom| custom.has_webhook()).cloned()
+    }
+
+    /// Objects in the version of the watch. One that cannot be converted ends the watch.
+    async fn converted(&self, entries: Vec<Entry>) -> Option<Vec<Entry>> {
+        let Some(custom) = self.webhook() else { return Some(entries) };
+        match custom.all_converted(entries, false).await {
+            Ok(entries) => Some(entries),
+            Err(error) => {
+                self.unconvertible(&error.why).await;
+                None
+            }
+        }
+    }
+
+    /// Changes of objects in the version of the watch. One that cannot be converted ends the watch.
+    async fn converted_changes(&self, changes: Vec<Arc<Change>>) -> Option<Vec<Arc<Change>>> {
+        let Some(custom) = self.webhook() else { return Some(changes) };
+        let mut converted = Vec::with_capacity(changes.len());
+        for change in changes {
+            let is_sent = change.object.revision > self.after && change.key.starts_with(&self.range);
+            if !is_sent {
+                continue;
+            }
+            match converted_change(&custom, &change).await {
+                Ok(change) => converted.push(Arc::new(change)),
+                Err(why) => {
+                    self.unconvertible(&why).await;
+                    return None;
+                }
+            }
+        }
+        Some(converted)
+    }
+
+    async fn unconvertible(&self, why: &str) {
+        let status = Failure::internal(why).to_value();
+        self.send(self.event("ERROR", api::json::to_string(&status).as_bytes())).await;
     }
 
     async fn follow(&mut self, mut follower: Follower, deadline: Instant) {
@@ -247,9 +296,10 @@ impl Watcher {
                 }
             };
             if !changes.is_empty() || follower.is_behind() {
+                let Some(changes) = self.converted_changes(changes).await else { return };
                 let batch = self.encode(&changes);
                 if batch.is_empty() {
-                    // Nothing was sent that could have been waited for.
+                    // Nothing was sent that could have been awaited.
                     tokio::task::yield_now().await;
                 }
                 tokio::select! {
@@ -296,10 +346,11 @@ impl Watcher {
 
     fn encode_one(&mut self, change: &Change) -> Option<Bytes> {
         if self.selection.is_everything() {
-            return Some(if self.is_plain(change.object.revision) {
+            return Some(if self.is_plain(&change.object) {
                 self.event_of(change)
             } else {
-                self.line(change.kind.event_type(), change.decoded().as_ref().clone(), change.object.revision)
+                let is_ready = self.is_ready(&change.object);
+                self.line(change.kind.event_type(), change.decoded().as_ref().clone(), is_ready)
             });
         }
         let selects = |object: &Served| self.selection.matches_served(&change.key, object);
@@ -311,19 +362,21 @@ impl Watcher {
             (true, true) => ChangeKind::Modified,
             (true, false) => ChangeKind::Deleted,
         };
-        if kind == change.kind && self.is_plain(change.object.revision) {
+        if kind == change.kind && self.is_plain(&change.object) {
             return Some(self.event_of(change));
         }
         if kind == ChangeKind::Deleted && change.kind != ChangeKind::Deleted {
-            // It left the selection: the client gets what it knew, at the new version.
+            // It left the selection: the client receives the last state it knew, at the new version.
             let known = change.previous.as_ref()?.at_revision(change.object.revision);
-            return Some(self.line("DELETED", known.decode(), known.revision));
+            let is_ready = self.is_ready(&known);
+            return Some(self.line("DELETED", known.decode(), is_ready));
         }
-        Some(self.line(kind.event_type(), change.decoded().as_ref().clone(), change.object.revision))
+        let is_ready = self.is_ready(&change.object);
+        Some(self.line(kind.event_type(), change.decoded().as_ref().clone(), is_ready))
     }
 
-    fn line(&mut self, event_type: &str, mut object: Value, revision: Revision) -> Bytes {
-        if let Some(custom) = self.row.custom().filter(|custom| !custom.is_plain(revision)) {
+    fn line(&mut self, event_type: &str, mut object: Value, is_ready: bool) -> Bytes {
+        if let Some(custom) = self.row.custom().filter(|_| !is_ready) {
             custom.refresh(&mut object);
         }
         let shown = match self.accepted.form {
@@ -332,7 +385,7 @@ impl Watcher {
                 let version = self.accepted.version;
                 match self.row.custom() {
                     Some(custom) => tables::custom_event(&self.server, custom, &self.query, version, object, first),
-                    None => tables::event(&self.row.resource(), &self.query, version, object, first),
+                    None => tables::event(&self.server, &self.row.resource(), &self.query, version, object, first),
                 }
             }
             Form::Metadata | Form::MetadataList => partial_metadata(&object, self.accepted.version),
@@ -348,7 +401,7 @@ impl Watcher {
         let mut metadata = Object::new();
         metadata.insert("resourceVersion", revision.to_string());
         if ends_initial {
-            metadata.insert("annotations", api::json!({"k8s.io/initial-events-end": "true"}));
+            metadata.insert("annotations", api::json!({ANNOTATION_INITIAL_EVENTS_END: "true"}));
         }
         let resource = self.row.resource();
         let object = match self.accepted.form {
@@ -375,6 +428,19 @@ impl Watcher {
         };
         self.event("BOOKMARK", api::json::to_string(&object).as_bytes())
     }
+}
+
+/// A change of an object that a webhook converts. What was deleted is what was there before.
+async fn converted_change(custom: &Serving, change: &Change) -> std::result::Result<Change, String> {
+    let previous = match &change.previous {
+        Some(previous) => Some(custom.shared(previous).await?),
+        None => None,
+    };
+    let object = match (&previous, change.kind) {
+        (Some(previous), ChangeKind::Deleted) => Arc::new(previous.at_revision(change.object.revision)),
+        _ => custom.shared(&change.object).await?,
+    };
+    Ok(change.converted(object, previous))
 }
 
 /// Kubernetes: a bookmark is an empty object of its internal types, where some fields cannot be absent.

@@ -12,7 +12,7 @@ const YAML: &str = "application/yaml";
 
 #[test]
 fn broken_documents_are_bad_requests() {
-    let running = Running::start(Options::default());
+    let running = Running::start(Options::without_controllers());
     let deep_json = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let deep_object = format!("{}1{}", "{\"a\":".repeat(10_000), "}".repeat(10_000));
     let deep_in_field =
@@ -73,7 +73,7 @@ fn broken_documents_are_bad_requests() {
 
 #[test]
 fn a_hundred_megabytes_are_not_read() {
-    let running = Running::start(Options::default());
+    let running = Running::start(Options::without_controllers());
     let kilobytes = resident_kilobytes();
     // The length is announced: the answer comes before the body.
     let mut client = running.endpoint.connect();
@@ -114,7 +114,7 @@ fn patch(running: &Running, content_type: &str, patch: &str, codes: &[u16]) {
 
 #[test]
 fn patches_that_grow_or_lead_nowhere_are_refused() {
-    let running = Running::start(Options::default());
+    let running = Running::start(Options::without_controllers());
     let kilobytes = resident_kilobytes();
     let json_patch = "application/json-patch+json";
     let bad = &[400, 413, 422];
@@ -171,7 +171,7 @@ fn patches_that_grow_or_lead_nowhere_are_refused() {
 
 #[test]
 fn refused_bodies_leave_nothing_behind() {
-    let running = Running::start(Options::default());
+    let running = Running::start(Options::without_controllers());
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let long = "x".repeat(1 << 20);
     let round = || {
@@ -192,8 +192,8 @@ fn refused_bodies_leave_nothing_behind() {
 }
 
 #[test]
-fn who_sends_too_much_hears_so_though_it_reads_only_afterwards() {
-    let running = Running::start(Options::default());
+fn oversized_upload_receives_413_after_sending() {
+    let running = Running::start(Options::without_controllers());
     let body = vec![b' '; 12 << 20];
     for _ in 0..5 {
         let mut client = running.endpoint.connect();

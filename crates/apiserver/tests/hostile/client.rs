@@ -1,4 +1,4 @@
-//! A client that does what it is told, right or wrong: blocking, HTTP/1.1, bytes in and bytes out.
+//! A client that sends any bytes, valid or not: blocking, HTTP/1.1, bytes in and bytes out.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part of it")]
 
 use std::io::{self, Read, Write};
@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 /// No test waits longer for anything.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Where the server is, and who we are to it.
+/// Address of the server, and our identity.
 #[derive(Clone)]
 pub struct Endpoint {
     pub address: SocketAddr,
@@ -61,7 +61,7 @@ impl Endpoint {
         self.try_connect().unwrap()
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub fn request(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> io::Result<Response> {
         self.try_connect()?.request(method, path, headers, body)
     }
@@ -106,7 +106,7 @@ impl Client {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         head.push_str("\r\n");
-        // A server that has heard enough answers before all is sent, and may close then.
+        // The server may respond before everything is sent, and then close.
         let sent = self.send(head.as_bytes()).and_then(|()| self.send(body));
         self.response().map_err(|error| sent.err().unwrap_or(error))
     }

@@ -19,11 +19,11 @@ fn impatient() -> Options {
         idle_timeout: short,
         request_timeout: short,
         write_timeout: short,
-        ..Options::default()
+        ..Options::without_controllers()
     }
 }
 
-/// How long the other side keeps a connection, and what it sent.
+/// Returns how long the peer keeps a connection open, and the data that it sent.
 fn until_closed(mut stream: impl std::io::Read) -> (Duration, Vec<u8>) {
     let (started, mut received) = (Instant::now(), Vec::new());
     // A reset is an end, too.
@@ -32,7 +32,7 @@ fn until_closed(mut stream: impl std::io::Read) -> (Duration, Vec<u8>) {
 }
 
 #[test]
-fn who_does_not_speak_tls_is_sent_away() {
+fn connection_without_tls_is_closed() {
     let running = Running::start(impatient());
     let files = open_files();
     for bytes in [
@@ -52,7 +52,7 @@ fn who_does_not_speak_tls_is_sent_away() {
             assert!(text.ends_with("Client sent an HTTP request to an HTTPS server.\n"), "{text}");
         }
     }
-    // Says nothing at all.
+    // Sends nothing at all.
     let (took, _) = until_closed(running.endpoint.tcp());
     assert!(took < Duration::from_secs(10), "{took:?}");
     running.check_alive();
@@ -60,8 +60,8 @@ fn who_does_not_speak_tls_is_sent_away() {
 }
 
 #[test]
-fn a_certificate_of_somebody_else_is_nobody() {
-    let running = Running::start(Options::default());
+fn certificate_from_unknown_ca_is_anonymous() {
+    let running = Running::start(Options::without_controllers());
     let pair = Authority::generate().unwrap().client("admin", "system:masters").unwrap();
     let identity = (pair.certificate_der().unwrap(), pair.key_der().unwrap());
     let stranger = Endpoint::new(running.endpoint.address, running.authority(), Some(identity));
@@ -117,14 +117,14 @@ fn heads_and_bodies_that_do_not_come_are_not_waited_for() {
 
 #[test]
 fn a_body_that_comes_slowly_takes_no_seat() {
-    // Somebody who is limited, with all rights and one seat.
+    // A limited user, with all permissions and one seat.
     let jane = User::authenticated("jane", &[]);
     let options = Options {
         reads_max: 0,
         writes_max: 1,
         request_timeout: Duration::from_secs(10),
         tokens: [("secret".to_owned(), jane)].into(),
-        ..Options::default()
+        ..Options::without_controllers()
     };
     let running = Running::start(options);
     let binding =
@@ -158,12 +158,12 @@ fn a_body_that_comes_slowly_takes_no_seat() {
 }
 
 #[test]
-fn silent_connections_lock_nobody_out() {
+fn silent_connections_do_not_block_others() {
     logs::listen();
-    let running = Running::start(Options { connections_max: 40, ..Options::default() });
+    let running = Running::start(Options { connections_max: 40, ..Options::without_controllers() });
     let silent: Vec<_> = (0..400).map(|_| running.endpoint.tcp()).collect();
     running.check_alive();
-    // Those who have asked something keep their connection while others come.
+    // Connections with requests stay open while others are opened.
     let mut client = running.endpoint.connect();
     client.send(b"GET /api/v1/namespaces?watch=1 HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     let mut start = [0; 15];
@@ -173,14 +173,15 @@ fn silent_connections_lock_nobody_out() {
     running.check_alive();
     client.stream.read_exact(&mut start).unwrap();
     drop((silent, more));
-    // The log says it, and not 800 times.
+    // It is logged, and not 800 times.
     let said = logs::lines_with(&["WARN", "Reached a limit of connections", "127.0.0.1"]);
     assert!((1..20).contains(&said.len()), "{said:?}");
 }
 
 #[test]
-fn who_asks_nothing_is_not_waited_for() {
-    let running = Running::start(Options { first_request_timeout: Duration::from_millis(300), ..Options::default() });
+fn idle_connection_does_not_delay_shutdown() {
+    let running =
+        Running::start(Options { first_request_timeout: Duration::from_millis(300), ..Options::without_controllers() });
     // Before the handshake, and after it.
     let (took, _) = until_closed(running.endpoint.tcp());
     assert!(took < Duration::from_secs(10), "{took:?}");
@@ -192,7 +193,7 @@ fn who_asks_nothing_is_not_waited_for() {
 
 #[test]
 fn connections_that_come_and_go_leave_nothing_behind() {
-    let running = Running::start(Options::default());
+    let running = Running::start(Options::without_controllers());
     let files = open_files();
     for round in 0..300 {
         let mut client = running.endpoint.connect();
@@ -210,9 +211,9 @@ fn connections_that_come_and_go_leave_nothing_behind() {
 }
 
 #[test]
-fn a_refusal_is_heard_and_says_if_the_connection_ends() {
-    let running = Running::start(Options::default());
-    // What could have been accepted is taken, so that a client that is still sending hears the answer.
+fn rejection_is_delivered_and_announces_closing() {
+    let running = Running::start(Options::without_controllers());
+    // A body of acceptable size is read, so that a client that is still sending receives the response.
     for length in [1000, 2 << 20] {
         let answer = running.anonymous.request("POST", "/api/v1/namespaces", &[], &vec![b'x'; length]).unwrap();
         assert_eq!((answer.status, answer.header("connection")), (403, None));
@@ -228,7 +229,7 @@ fn a_refusal_is_heard_and_says_if_the_connection_ends() {
 
 #[test]
 fn a_head_may_have_many_lines() {
-    let running = Running::start(Options::default());
+    let running = Running::start(Options::without_controllers());
     let names: Vec<String> = (0..300).map(|number| format!("x-{number}")).collect();
     let headers: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "v")).collect();
     assert_eq!(running.endpoint.request("GET", "/api/v1/namespaces", &headers, b"").unwrap().status, 200);

@@ -1,7 +1,8 @@
-//! A server that listens, in this process, on a port of its own.
+//! A server in this process that listens on its own port.
 
+use locks::{Mutex, MutexGuard};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use apiserver::server::listen;
 use apiserver::serving::certificates::{Authority, Bundle, Pair};
@@ -20,7 +21,7 @@ static ALONE: Mutex<()> = Mutex::new(());
 
 pub(crate) struct Running {
     pub(crate) endpoint: Endpoint,
-    /// The same server, to somebody without a certificate.
+    /// The same server, for a client without a certificate.
     pub(crate) anonymous: Endpoint,
     bundle: Bundle,
     runtime: Option<Runtime>,
@@ -31,7 +32,7 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(options: Options) -> Self {
-        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let alone = ALONE.lock();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -68,7 +69,7 @@ impl Running {
         authority_of(&self.bundle)
     }
 
-    /// Sends a request on a connection of its own and expects an answer.
+    /// Sends a request on a new connection and expects a response.
     #[track_caller]
     pub(crate) fn ask(&self, method: &str, path: &str, content_type: &str, body: &[u8]) -> Response {
         let headers = [("Content-Type", content_type)];
@@ -89,7 +90,8 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Whatever clients did, the server ends; a panic in one of its tasks would have been printed and shows as a wrong answer.
+    /// The server ends regardless of its clients; a panic in one of its tasks would have been printed and shows
+    /// as a wrong response.
     fn drop(&mut self) {
         self.stop.send_replace(true);
         if let (Some(runtime), Some(serving)) = (self.runtime.take(), self.serving.take()) {
@@ -108,12 +110,12 @@ fn authority_of(bundle: &Bundle) -> CertificateDer<'static> {
     Pair { certificate, key: String::new() }.certificate_der().unwrap()
 }
 
-/// How many files this process has open.
+/// Number of open files of this process.
 pub(crate) fn open_files() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// How many kilobytes of this process are in memory.
+/// Resident memory of this process in kilobytes.
 pub(crate) fn resident_kilobytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -1,4 +1,4 @@
-//! Watchers that do not read what they asked for.
+//! Watchers that do not read their events.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::running::{Running, eventually, open_files, resident_kilobytes};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-/// How many bytes of one object.
+/// Size of one object in bytes.
 const LENGTH: usize = 100_000;
 
-/// What the server keeps of the past.
+/// Size of the server's history.
 const HISTORY: usize = 16 << 20;
 
 fn put(client: &mut super::client::Client, round: usize) {
@@ -32,7 +32,7 @@ fn a_watcher_that_does_not_read_is_cut_off_in_bounded_memory() {
         head_timeout,
         idle_timeout: head_timeout,
         watch_history_bytes_max: HISTORY,
-        ..Options::default()
+        ..Options::without_controllers()
     };
     let running = Running::start(options);
     let mut writer = running.endpoint.connect();
@@ -47,7 +47,7 @@ fn a_watcher_that_does_not_read_is_cut_off_in_bounded_memory() {
             client
         })
         .collect();
-    // As much as the cache of changes holds, twice.
+    // Twice as much as the history holds.
     for round in 1..200 {
         put(&mut writer, round);
     }
@@ -67,8 +67,8 @@ fn a_watcher_that_does_not_read_is_cut_off_in_bounded_memory() {
 }
 
 #[test]
-fn a_watcher_from_long_ago_is_told_so() {
-    let running = Running::start(Options { watch_history_bytes_max: HISTORY, ..Options::default() });
+fn outdated_watcher_receives_expired_error() {
+    let running = Running::start(Options { watch_history_bytes_max: HISTORY, ..Options::without_controllers() });
     let mut writer = running.endpoint.connect();
     for round in 0..400 {
         put(&mut writer, round);

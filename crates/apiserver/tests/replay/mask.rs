@@ -1,4 +1,4 @@
-//! What no two runs have in common is replaced by its name.
+//! Masks values that differ between any two runs.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ fn walk(value: &mut Value, key: &str) {
     match value {
         Value::Object(fields) => {
             if key == "fieldsV1" {
-                // Owners are told apart by their uid.
+                // Owners are distinguished by their UID.
                 let text = mask_words(&serde_json::to_string(&fields).unwrap());
                 *fields = serde_json::from_str(&text).unwrap();
                 return;
@@ -40,7 +40,7 @@ fn walk(value: &mut Value, key: &str) {
                 walk(item, key);
             }
             if key == "resourceRules" || key == "nonResourceRules" {
-                // They come in the order in which a map of bindings is walked.
+                // Their order is that of iterating over a map of bindings.
                 items.sort_by_key(Value::to_string);
             }
         }

@@ -1,4 +1,4 @@
-//! Plays the steps of one scenario against a server of its own.
+//! Replays the steps of one scenario against a new server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use store::Embedded;
 
 use super::mask::{mask, mask_words};
 
-/// How a step ended.
+/// Result of a step.
 pub(crate) struct Outcome {
     pub(crate) id: String,
     pub(crate) difference: Option<String>,
@@ -24,7 +24,7 @@ pub(crate) struct Outcome {
 /// The last step that a watch lasts for, its own step, and what it sees.
 type Watching = (u64, Value, tokio::task::JoinHandle<Streamed>);
 
-/// What came of a watch.
+/// Result of a watch.
 #[derive(Default)]
 pub(super) struct Streamed {
     status: u16,
@@ -81,7 +81,7 @@ pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
         server.settle().await.unwrap();
         let response = server.handle(request, None).await;
         let difference = compare(step, response, &mut known).await;
-        // What is needed for others is told only where it fails.
+        // Set-up steps are reported only if they fail.
         if step["setup"] != true || difference.is_some() {
             outcomes.push(Outcome { id: format!("{scenario} {number}"), difference });
         }
@@ -93,7 +93,7 @@ pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
     outcomes
 }
 
-/// Learns the hash of the document that a step asks for, which is part of its address.
+/// Records the hash of the document that a step requests, which is part of its address.
 async fn learn_hash(server: &Arc<Server>, step: &Value, known: &mut Known) {
     let path = step["request"]["path"].as_str().unwrap();
     let Some((document, recorded)) = path.split_once("?hash=").filter(|(_, hash)| hash.len() > 100) else { return };
@@ -172,12 +172,12 @@ pub(super) fn build(step: &Value, known: &Known) -> Request<Full<Bytes>> {
     builder.body(Full::new(body)).unwrap()
 }
 
-/// Remembers what stands in the place of recorded values.
+/// Records the replacements of recorded values.
 fn learn(recorded: &Value, real: &Value, key: &str, known: &mut Known) {
     match (recorded, real) {
         (Value::Object(left), Value::Object(right)) => {
             for (key, value) in left {
-                // The version of a list may be that of anything; that of an object says more.
+                // The version of a list is ambiguous; that of an object is specific.
                 let key = if key == "resourceVersion" && !left.contains_key("name") { "listVersion" } else { key };
                 let field = if key == "listVersion" { "resourceVersion" } else { key };
                 if let Some(real) = right.get(field) {
@@ -262,10 +262,24 @@ pub(super) async fn compare(step: &Value, response: Response<Body>, known: &mut 
     difference(&wanted, &real, "")
 }
 
-/// The first header that is not as recorded, of those that clients look at.
+/// Headers whose values are hashes and times of the recorded server: they must be there.
+const PRESENT: [&str; 3] = ["etag", "last-modified", "expires"];
+/// Headers that are not sent: parts of documents cannot be requested, and metrics do not name the start of the process.
+const NOT_SENT: [&str; 2] = ["accept-ranges", "process-start-time-unix"];
+
+/// The first header that is not as recorded.
 fn compare_headers(recorded: &Value, headers: &HeaderMap) -> Option<String> {
-    recorded.get("headers")?;
-    ["content-type", "retry-after", "warning", "content-encoding", "location"].into_iter().find_map(|name| {
+    let mut names = recorded.get("headers")?.as_object()?.keys().map(String::as_str);
+    let compared = ["content-type", "retry-after", "warning", "content-encoding", "location", "x-content-type-options"];
+    let is_missing = |name: &&str| PRESENT.contains(name) && !headers.contains_key(*name);
+    let is_unknown = |name: &&str| !compared.contains(name) && !PRESENT.contains(name) && !NOT_SENT.contains(name);
+    if let Some(name) = names.find(|name| is_missing(name) || is_unknown(name)) {
+        return Some(format!("header {name} is missing or not compared"));
+    }
+    // Only what is recorded counts: the header may be sent with further answers.
+    let has_options = !recorded["headers"]["x-content-type-options"].is_null();
+    let mut compared = compared.into_iter().filter(|name| *name != "x-content-type-options" || has_options);
+    compared.find_map(|name| {
         let wanted = match &recorded["headers"][name] {
             Value::Array(values) => values.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(", "),
             value => value.as_str().unwrap_or_default().to_owned(),
@@ -283,7 +297,7 @@ fn mask_header(name: &str, text: &str) -> String {
 }
 
 /// The document that stands for an object in protobuf.
-fn message(bytes: &[u8]) -> Option<Value> {
+pub(super) fn message(bytes: &[u8]) -> Option<Value> {
     use api::types::{self, protobuf};
     let envelope = protobuf::Envelope::read(bytes).ok()?;
     let of = types::by_api_version(&envelope.api_version, &envelope.kind);

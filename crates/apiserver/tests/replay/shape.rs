@@ -1,4 +1,5 @@
-//! What a recording keeps of a document that was too long for it: names, counts, and samples without descriptions.
+//! Summaries of documents that were too long for the recording: names, counts, and samples without
+//! descriptions.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +15,7 @@ pub(super) fn compare(shape: &Map<String, Value>, real: &Value) -> Option<String
     })
 }
 
-/// What a list of names has too much or too little.
+/// Describes surplus and missing names in a list.
 fn names_differ(key: &str, wanted: &Value, found: &Value) -> Option<String> {
     let set = |value: &Value| value.as_array().map(|items| items.iter().map(Value::to_string).collect::<BTreeSet<_>>());
     let (wanted, found) = (set(wanted)?, set(found)?);
@@ -22,7 +23,7 @@ fn names_differ(key: &str, wanted: &Value, found: &Value) -> Option<String> {
     (wanted != found).then(|| format!("{key} has also {more:?} and lacks {fewer:?}"))
 }
 
-/// What stands for a summary in the real document; none for those of another form.
+/// Returns the summary of the real document; `None` for documents of another form.
 fn summary(key: &str, wanted: &Value, real: &Value) -> Option<Value> {
     let (schemas, place) = match real.pointer("/components/schemas") {
         Some(schemas) => (schemas, "/components/schemas"),
@@ -55,7 +56,7 @@ fn names(object: &Value) -> Value {
     object.as_object().map(|fields| fields.keys().cloned().collect::<Vec<_>>()).unwrap_or_default().into()
 }
 
-/// Those that the recording has a sample of, without their descriptions.
+/// The parts that the recording has a sample of, without their descriptions.
 fn samples(wanted: &Value, all: &Value) -> Value {
     let names = wanted.as_object().into_iter().flat_map(Map::keys);
     let mut samples: Value = names.map(|name| (name.clone(), all[name].clone())).collect::<Map<_, _>>().into();

@@ -14,13 +14,13 @@ use tokio::task::JoinHandle;
 
 use super::{MAPS, Siege};
 
-const MALLORY: (&str, &str) = ("authorization", "Bearer mallory");
-const NOBODY: (&str, &str) = ("authorization", "Bearer nobody");
+pub(super) const MALLORY: (&str, &str) = ("authorization", "Bearer mallory");
+pub(super) const NOBODY: (&str, &str) = ("authorization", "Bearer nobody");
 
 /// A kind of attack.
 pub(super) struct Attack {
     pub(super) name: &'static str,
-    /// How many attack at a time.
+    /// Number of concurrent attackers.
     attackers: usize,
     run: fn(Arc<Siege>, usize) -> BoxFuture<'static, ()>,
 }
@@ -35,7 +35,7 @@ macro_rules! attack {
     };
 }
 
-pub(super) const ATTACKS: [Attack; 12] = [
+pub(super) const ATTACKS: [Attack; 16] = [
     attack!("silent connections" 2 silent),
     attack!("slow bodies" 4 slow_bodies),
     attack!("long lists" 8 lists),
@@ -48,6 +48,10 @@ pub(super) const ATTACKS: [Attack; 12] = [
     attack!("roles made of roles" 1 roles),
     attack!("many events" 4 events),
     attack!("collections deleted" 2 collections),
+    attack!("closed windows" 2 closed_windows),
+    attack!("followed logs" 2 followers),
+    attack!("YAML aliases" 2 aliases),
+    attack!("wide columns" 2 wide_columns),
 ];
 
 /// Starts all attackers; each waits for its turns.
@@ -63,7 +67,7 @@ impl Siege {
     }
 
     /// Waits for an attack; false if there is none any more.
-    async fn attack(&self, kind: usize) -> bool {
+    pub(super) async fn attack(&self, kind: usize) -> bool {
         while !self.is_on(kind) {
             if self.over.load(Ordering::Relaxed) {
                 return false;
@@ -74,12 +78,12 @@ impl Siege {
     }
 
     /// Counts a step of an attack; false if it is over.
-    fn goes_on(&self, kind: usize) -> bool {
+    pub(super) fn goes_on(&self, kind: usize) -> bool {
         self.attacked[kind].fetch_add(1, Ordering::Relaxed);
         self.is_on(kind)
     }
 
-    /// Connections that say nothing, before and after the handshake.
+    /// Silent connections, before and after the handshake.
     async fn silent(&self, kind: usize) {
         while self.attack(kind).await {
             let mut held = VecDeque::new();
@@ -96,12 +100,12 @@ impl Siege {
         }
     }
 
-    /// Bodies that do not come, of somebody with rights and of somebody without.
+    /// Bodies that never arrive, from a user with permissions and from one without.
     async fn slow_bodies(&self, kind: usize) {
         while self.attack(kind).await {
             let mut held = Vec::new();
             for (_, token) in [MALLORY, NOBODY] {
-                // The server speaks HTTP/1.1 to those who do not ask for more.
+                // The server uses HTTP/1.1 for clients that do not negotiate more.
                 let Ok(mut stream) = self.place.stream_with(None).await else { continue };
                 let head = format!(
                     "POST {MAPS} HTTP/1.1\r\nHost: a\r\nAuthorization: {token}\r\nContent-Length: 100\r\n\r\n{{"
@@ -115,7 +119,7 @@ impl Siege {
         }
     }
 
-    /// Asks and reads the beginning of the answer.
+    /// Sends a request and reads the beginning of the response.
     async fn look(&self, kind: usize, forms: &[(&str, &str)]) {
         while self.attack(kind).await {
             let Some(mut connection) = self.place.try_connect().await else { continue };
@@ -160,7 +164,7 @@ impl Siege {
         self.look(kind, &[(&all, "application/json"), (&few, "application/json")]).await;
     }
 
-    /// Watches of everything that nobody reads.
+    /// Watches of everything without reading.
     async fn watches(&self, kind: usize) {
         while self.attack(kind).await {
             let Some(mut connection) = self.place.try_connect().await else { continue };
@@ -234,13 +238,13 @@ impl Siege {
         }
     }
 
-    /// Roles that are made of each other change.
+    /// Changes roles that aggregate each other.
     async fn roles(&self, kind: usize) {
         let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/circle-0";
         let headers = [("content-type", "application/merge-patch+json")];
         let mut round = 0;
         while self.attack(kind).await {
-            // Between its turns a connection is idle for so long that the server may close it.
+            // Between its turns a connection is idle long enough for the server to close it.
             let mut connection = self.place.connect().await;
             loop {
                 round += 1;
@@ -255,7 +259,7 @@ impl Siege {
         }
     }
 
-    /// As many events as the server takes.
+    /// As many events as the server accepts.
     async fn events(&self, kind: usize) {
         let path = "/api/v1/namespaces/big/events";
         let about = json!({"kind": "ConfigMap", "namespace": "big", "name": "m-0"});
@@ -274,7 +278,7 @@ impl Siege {
         }
     }
 
-    /// Some objects are made, found among all others, and deleted together.
+    /// Creates some objects, lists them among all others, and deletes them together.
     async fn collections(&self, kind: usize) {
         let doomed = format!("{MAPS}?labelSelector=doomed%3Dyes");
         let body = json!({"metadata": {"generateName": "doomed-", "labels": {"doomed": "yes"}}});

@@ -1,4 +1,4 @@
-//! What was measured, by the attacks that went on meanwhile.
+//! Measurements by the active attacks.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{ALL, ATTACKS};
 
-/// How long requests took, by the attacks that were under way when they were sent.
+/// Latencies of requests, by the attacks that were active when they were sent.
 #[derive(Default)]
 pub(super) struct Samples(BTreeMap<u32, Vec<Duration>>);
 
@@ -49,7 +49,7 @@ impl Peaks {
     }
 }
 
-/// How many steps each attack took, by the attacks that were under way.
+/// Number of steps of each attack, by the active attacks.
 pub(super) type Steps = BTreeMap<u32, Vec<usize>>;
 
 fn part(times: &mut [Duration], hundredths: usize) -> Duration {

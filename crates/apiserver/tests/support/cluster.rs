@@ -1,4 +1,4 @@
-//! A whole server without a network, and who asks it.
+//! A whole server without a network, and its clients.
 
 use std::sync::Arc;
 
@@ -23,18 +23,23 @@ pub(crate) fn node(name: &str) -> User {
 impl Cluster {
     /// A server with a namespace `ns`.
     pub(crate) async fn start() -> Self {
+        Self::with(Options { node_fleet: true, ..Options::without_controllers() }).await
+    }
+
+    /// The same with options.
+    pub(crate) async fn with(options: Options) -> Self {
         let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
-        let cluster = Self(Server::start(store, Options { node_fleet: true, ..Options::default() }).await.unwrap());
+        let cluster = Self(Server::start(store, options).await.unwrap());
         cluster.make("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
         cluster
     }
 
-    /// Asks as a user. A method may name the form of the body: `PATCH` is a merge patch.
+    /// Sends a request as a user. The method determines the form of the body: `PATCH` is a merge patch.
     pub(crate) async fn ask(&self, user: &User, method: &str, path: &str, body: Value) -> (u16, Value) {
         self.ask_with(user, method, path, &[], body).await
     }
 
-    /// As [`Cluster::ask`], with all headers given.
+    /// Like [`Cluster::ask`], with all headers given.
     pub(crate) async fn ask_as(
         &self,
         user: &User,
@@ -68,7 +73,7 @@ impl Cluster {
         self.ask_as(user, method, path, &headers, body).await
     }
 
-    /// Asks as the administrator: the code, the headers and the body as they are.
+    /// Sends a request as the administrator: returns code, headers and body unchanged.
     pub(crate) async fn raw(
         &self,
         method: &str,
@@ -86,7 +91,7 @@ impl Cluster {
         (parts.status.as_u16(), parts.headers, body.collect().await.unwrap().to_bytes())
     }
 
-    /// What the administrator is warned of.
+    /// Returns the warnings for the administrator.
     pub(crate) async fn warnings(&self, method: &str, path: &str, body: Value) -> Vec<String> {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let (code, headers, _) = self.raw(method, path, &[("content-type", kind)], body).await;

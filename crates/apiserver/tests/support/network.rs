@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// Where a server listens, and how to be let in.
+/// Address of a server, and credentials for it.
 pub struct Place {
     pub bundle: Bundle,
     address: SocketAddr,
@@ -50,7 +50,7 @@ impl Network {
     }
 
     pub async fn start_on(options: store::Options) -> Self {
-        Self::start_with(options, Options::default()).await
+        Self::start_with(options, Options::without_controllers()).await
     }
 
     pub async fn start_with(store_options: store::Options, options: Options) -> Self {
@@ -93,7 +93,7 @@ impl Place {
         Self { bundle, address }
     }
 
-    /// Where it listens.
+    /// Address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -113,6 +113,19 @@ impl Place {
         &self,
         bundle: Option<&Bundle>,
     ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+        self.stream_speaking(bundle, b"h2").await
+    }
+
+    /// A TLS stream with the administrator's certificate, for HTTP/1.1.
+    pub async fn stream_http1(&self) -> tokio_rustls::client::TlsStream<TcpStream> {
+        self.stream_speaking(Some(&self.bundle), b"http/1.1").await.unwrap()
+    }
+
+    async fn stream_speaking(
+        &self,
+        bundle: Option<&Bundle>,
+        protocol: &[u8],
+    ) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
         use rustls::pki_types::CertificateDer;
         use rustls::pki_types::pem::PemObject as _;
         let mut roots = rustls::RootCertStore::empty();
@@ -130,7 +143,7 @@ impl Place {
             }
             None => builder.with_no_client_auth(),
         };
-        config.alpn_protocols = vec![b"h2".to_vec()];
+        config.alpn_protocols = vec![protocol.to_vec()];
         let stream = TcpStream::connect(self.address).await?;
         let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
         connector.connect(ServerName::from(self.address.ip()), stream).await
@@ -141,7 +154,7 @@ impl Place {
         if is_admin { self.connect().await } else { self.try_connect().await.unwrap() }
     }
 
-    /// A connection without a certificate; none if the server does not want it.
+    /// A connection without a certificate; `None` if the server rejects it.
     pub async fn try_connect(&self) -> Option<Connection> {
         let stream = TokioIo::new(self.stream_with(None).await.ok()?);
         let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.ok()?;

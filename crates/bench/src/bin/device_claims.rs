@@ -5,10 +5,11 @@
 //! controller of claims in one process. Nodes and devices are objects only. Each pod has a claim from a template; measured
 //! is from the first create to the last binding and its event, the clients that create pods included.
 
+use locks::Mutex;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -46,7 +47,7 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 /// Measures the scheduler with claims to devices
 #[derive(Parser)]
 struct Arguments {
-    /// How often each workload is played
+    /// Number of runs of each workload
     #[arg(long, default_value_t = 1)]
     runs: usize,
     /// No more nodes than this
@@ -55,7 +56,7 @@ struct Arguments {
     /// No more pods than this
     #[arg(long, default_value_t = usize::MAX)]
     pods: usize,
-    /// Which workloads; all unless given
+    /// Workloads to run; all by default
     workloads: Vec<String>,
 }
 
@@ -66,7 +67,7 @@ struct Workload {
     nodes: usize,
     devices: &'static str,
     pods: usize,
-    /// How many devices each pod asks for.
+    /// Number of devices that each pod requests.
     count: usize,
     selector: &'static str,
     constraint: &'static str,
@@ -156,11 +157,11 @@ impl Workload {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 struct Report {
     took: Duration,
     processor_seconds: f64,
-    /// How many requests that write, by verb and resource.
+    /// Number of write requests by verb and resource.
     writes: BTreeMap<String, f64>,
 }
 
@@ -226,6 +227,7 @@ fn components(server: &Arc<Server>, features: Features) -> (Vec<Stop>, Schedulin
         device_cost_limit: dra::Budget::COST_LIMIT,
         configuration: Default::default(),
         profiler: Default::default(),
+        has_placement_annotations: false,
     }));
     let (stop_controllers, shutdown) = Shutdown::channel();
     let server = server.clone();
@@ -253,7 +255,7 @@ async fn prepare(admin: &Client, workload: &Workload) -> Result<()> {
     };
     create(admin, NODES, "", names.iter().map(node).collect()).await?;
     for name in &names {
-        // The server taints new nodes as not ready, and nobody is there who would take that away.
+        // The server taints new nodes as not ready, and no component removes the taint here.
         admin.documents(NODES).update("", name, &node(name)).await?;
     }
     let template: SliceTemplate = workload.devices.parse()?;
@@ -303,7 +305,7 @@ async fn create(admin: &Client, resource: Resource, namespace: &'static str, obj
         let (api, waiting) = (admin.documents(resource.clone()), waiting.clone());
         creators.spawn(async move {
             loop {
-                let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let next = waiting.lock().next();
                 let Some(object) = next else { return Ok::<_, client::Error>(()) };
                 api.create(namespace, &object).await?;
             }
@@ -328,7 +330,7 @@ async fn until(bound: &AtomicUsize, count: usize) -> Result<()> {
 /// All that writes.
 const WRITES: [&str; 5] = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
 
-/// How many requests have written so far, by verb and resource.
+/// Number of write requests so far, by verb and resource.
 async fn writes(admin: &Client) -> Result<BTreeMap<String, f64>> {
     let metrics = admin.send(Method::GET, "/metrics", "", String::new()).await?;
     let metrics = std::str::from_utf8(&metrics)?;
@@ -355,7 +357,7 @@ async fn has_events(admin: &Client, count: usize) -> Result<()> {
         let body = admin.send(Method::GET, "/api/v1/namespaces/bench/events?limit=1", "", String::new()).await?;
         let list = api::json::parse(&body)?;
         let items = list.get("items").and_then(Value::as_array).map_or(0, <[Value]>::len);
-        let more = list.at(&["metadata", "remainingItemCount"]).and_then(Value::as_i64).unwrap_or(0);
+        let more = list.int_at(&["metadata", "remainingItemCount"]);
         let events = items.saturating_add(usize::try_from(more).unwrap_or(0));
         if events >= count {
             return Ok(());

@@ -4,8 +4,9 @@
 //! cargo run --release -p celplane-bench --bin devices_curve                          # a table
 //! cargo run --release -p celplane-bench --bin devices_curve -- --svg docs/devices.svg  # and a plot
 //! ```
-//! Costs are metered CEL costs: of whole sets, of partial sets, and of what is asked of single devices and pairs. Where there are too many
-//! sets to try, the cost of trying all is the number of sets times the mean cost of a thousand of them, and says so (`~`).
+//! Costs are metered CEL costs: of complete sets, of partial sets, and of conditions on single devices and
+//! pairs. If there are too many sets to try, the cost of trying all is estimated as the number of sets times
+//! the mean cost of a thousand of them (`~`).
 
 use std::process::ExitCode;
 

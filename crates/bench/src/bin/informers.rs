@@ -5,9 +5,10 @@
 
 #![allow(clippy::arithmetic_side_effects, clippy::cast_precision_loss, reason = "numbers of a table")]
 
+use locks::Mutex;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -34,18 +35,18 @@ const PODS: Resource = Resource::new("", "v1", "pods", "Pod");
 const NAMESPACES: Resource = Resource::new("", "v1", "namespaces", "Namespace");
 const ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
 
-/// How many clients create at a time.
+/// Number of concurrent clients that create objects.
 const CREATORS: usize = 64;
-/// What does not come by then never will.
+/// Time limit for all expected events.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Measures informers
 #[derive(Parser)]
 struct Arguments {
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, default_value_t = 5000)]
     nodes: usize,
-    /// How many pods
+    /// Number of pods
     #[arg(long, default_value_t = 50_000)]
     pods: usize,
     /// Each component decodes for itself
@@ -59,7 +60,7 @@ struct Switch(Arc<Mutex<Option<Arc<Server>>>>);
 
 impl Switch {
     fn set(&self, server: Option<Arc<Server>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = server;
+        *self.0.lock() = server;
     }
 }
 
@@ -73,7 +74,7 @@ impl tower_service::Service<Request<Full<Bytes>>> for Switch {
     }
 
     fn call(&mut self, request: Request<Full<Bytes>>) -> Self::Future {
-        let server = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let server = self.0.lock().clone();
         Box::pin(async move {
             let Some(server) = server else { return Err(std::io::ErrorKind::ConnectionRefused.into()) };
             Ok(server.handle(request, Some(&User::authenticated("admin", &["system:masters"]))).await)
@@ -128,7 +129,7 @@ async fn create(
     let creators = (0..CREATORS).map(|_| async {
         let api = client.documents(resource.clone());
         loop {
-            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let next = waiting.lock().next();
             let Some(object) = next else { return Ok::<_, client::Error>(()) };
             api.create(namespace, &object).await?;
         }
@@ -207,7 +208,7 @@ async fn main() -> Result<()> {
     let server = start(directory.path()).await?;
     switch.set(Some(server.clone()));
     let started = begun.elapsed();
-    // Whoever sees this has followed the new server.
+    // Observing this proves that a watcher follows the new server.
     create(&admin, &PODS, "bench", std::iter::once(pod(arguments.pods, arguments.nodes))).await?;
     create(&admin, &NODES, "", std::iter::once(node(arguments.nodes))).await?;
     for component in &components {

@@ -18,7 +18,7 @@ struct Arguments {
     /// The celplane to start; the one beside this program unless given
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Where the server keeps its objects
+    /// Storage of the server
     #[arg(long, value_enum, default_value = "redb")]
     store: Store,
     /// Below which directory the store is made
@@ -27,19 +27,19 @@ struct Arguments {
     /// A running server to use instead, with certificates in the file itself
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// How many pods to make
+    /// Number of pods to create
     #[arg(long, default_value_t = 13_000)]
     pods: usize,
     /// Over how many connections
     #[arg(long, default_value_t = 32)]
     connections: usize,
-    /// How long reads and changes go on, each
+    /// Duration of reads and of changes, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     seconds: u64,
-    /// How many lists in each form
+    /// Number of lists in each form
     #[arg(long, default_value_t = 15)]
     lists: u32,
-    /// How many watchers
+    /// Number of watchers
     #[arg(long, default_value_t = 1000)]
     watchers: usize,
     /// Writes per second while they watch
@@ -51,7 +51,7 @@ struct Arguments {
     /// Compare with this program instead: both are run in turn
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
     against: Option<PathBuf>,
-    /// How often each of the two is run
+    /// Number of runs of each program
     #[arg(long, default_value_t = 5, requires = "against")]
     runs: usize,
 }

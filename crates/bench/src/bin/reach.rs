@@ -1,4 +1,5 @@
-//! How many watchers can there be? Each of its own node's pods, or a crowd of everything that reads nothing.
+//! How many watchers are possible? Each of its own node's pods, or a crowd that watches everything and reads
+//! nothing.
 //!
 //! `cargo build --release -p celplane && cargo run --release -p celplane-bench --bin reach`
 
@@ -16,13 +17,13 @@ struct Arguments {
     /// The celplane to start; the one beside this program unless given
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
-    /// Where the server keeps its objects
+    /// Storage of the server
     #[arg(long, value_enum, default_value = "redb")]
     store: Store,
     /// Below which directory the store is made
     #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
-    /// How many pods to make
+    /// Number of pods to create
     #[arg(long, default_value_t = 50_000)]
     pods: usize,
     /// On how many nodes, each with a watcher
@@ -31,10 +32,10 @@ struct Arguments {
     /// Changes per second
     #[arg(long, value_name = "RATE", default_value_t = 500)]
     changes: u32,
-    /// How long they go on
+    /// Duration of the changes, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     seconds: u64,
-    /// How many watchers start over
+    /// Number of watchers that start over
     #[arg(long, default_value_t = 500)]
     restarts: usize,
     /// For how long the history is filled; 0 leaves it out
@@ -43,7 +44,7 @@ struct Arguments {
     /// By how many changes per second
     #[arg(long, value_name = "RATE", default_value_t = 2_000)]
     history_changes: u32,
-    /// Instead, this many watches of all pods that nobody reads
+    /// Open this many watches of all pods instead, without reading them
     #[arg(long, value_name = "WATCHES")]
     crowd: Option<usize>,
 }

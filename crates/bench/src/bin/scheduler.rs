@@ -22,19 +22,19 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Measures the scheduler
 #[derive(Parser)]
 struct Arguments {
-    /// How many nodes
+    /// Number of nodes
     #[arg(long, default_value_t = 5000)]
     nodes: usize,
-    /// How many pods are measured
+    /// Number of measured pods
     #[arg(long, default_value_t = 10_000)]
     pods: usize,
-    /// How many distinct sets of taints, or zones
+    /// Number of distinct sets of taints, or zones
     #[arg(long, default_value_t = 10)]
     sets: usize,
-    /// How often each workload is played
+    /// Number of runs of each workload
     #[arg(long, default_value_t = 1)]
     runs: usize,
-    /// How many clients create pods at a time
+    /// Number of concurrent clients that create pods
     #[arg(long, default_value_t = Settings::default().creators)]
     creators: usize,
     /// Only the scheduler's core, without API server and store
@@ -43,25 +43,25 @@ struct Arguments {
     /// Keep objects in memory only
     #[arg(long)]
     ephemeral: bool,
-    /// Say where the processor time goes
+    /// Print the processor time by stage
     #[arg(long, conflicts_with_all = ["core", "kubeconfig"])]
     stages: bool,
     /// Events go after this time
     #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().event_ttl.as_secs())]
     event_ttl: u64,
-    /// Make, bind and delete this many pods again and again for this long, and say whether memory grows
+    /// Create, bind and delete this many pods repeatedly for this long, and check for memory growth
     #[arg(long, value_name = "SECONDS", conflicts_with = "core")]
     soak: Option<u64>,
     /// A control plane that runs already
     #[arg(long, value_name = "FILE", conflicts_with = "core", requires = "processes")]
     kubeconfig: Option<PathBuf>,
-    /// Its processes, whose time and memory count
+    /// Processes whose time and memory are counted
     #[arg(long = "process", value_name = "ID", requires = "kubeconfig")]
     processes: Vec<u32>,
-    /// It has nodes that run pods: wait until they run
+    /// Wait until pods are running: the cluster has nodes that run them
     #[arg(long, requires = "kubeconfig")]
     running: bool,
-    /// Which workloads; all unless given
+    /// Workloads to run; all by default
     workloads: Vec<String>,
 }
 

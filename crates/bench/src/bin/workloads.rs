@@ -1,4 +1,4 @@
-//! How the controllers of a whole control plane fare with many Deployments: made at once, then rolled.
+//! Performance of a whole control plane's controllers with many Deployments: created at once, then rolled out.
 //!
 //! `celplane up --ephemeral --nodes 200 --data-dir D &` and then
 //! `cargo run --release -p celplane-bench --bin workloads -- --kubeconfig D/admin.kubeconfig --process $!`
@@ -15,19 +15,19 @@ use celplane_bench::load::target::{Target, processor_seconds, raise_file_limit};
 use celplane_bench::memory::resident_bytes_of;
 use clap::Parser;
 
-/// Makes many Deployments at once, rolls them, and says what that took
+/// Creates many Deployments at once, rolls them out, and reports the cost
 #[derive(Parser)]
 struct Arguments {
     /// The running control plane, with certificates in the file itself
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// Its process, whose time and memory are counted
+    /// Process whose time and memory are counted
     #[arg(long, value_name = "ID")]
     process: u32,
-    /// How many Deployments
+    /// Number of Deployments
     #[arg(long, default_value_t = 2000)]
     deployments: usize,
-    /// How many replicas each
+    /// Number of replicas of each
     #[arg(long, default_value_t = 10)]
     replicas: usize,
     /// A phase that takes longer has failed
@@ -37,7 +37,7 @@ struct Arguments {
 
 /// Over how many connections Deployments are written.
 const CONNECTIONS: usize = 8;
-/// How often progress is looked at.
+/// Interval at which progress is checked.
 const INTERVAL: Duration = Duration::from_secs(2);
 /// Within this time after the last Deployment is done, all queues are empty.
 const QUEUES_EMPTY: Duration = Duration::from_secs(60);
@@ -71,7 +71,7 @@ fn sum(metrics: &str, name: &str, counts: impl Fn(&str) -> bool) -> f64 {
     lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
 }
 
-/// What was written so far: how often per resource, and how often in vain.
+/// Writes so far, by resource, and number of conflicts.
 #[derive(Default)]
 struct Writes {
     by_resource: BTreeMap<String, f64>,
@@ -102,7 +102,7 @@ impl Writes {
         Ok(writes)
     }
 
-    /// What came since.
+    /// Difference to an earlier count.
     fn since(&self, before: &Self) -> Self {
         let change = |(resource, count): (&String, &f64)| {
             (resource.clone(), count - before.by_resource.get(resource).copied().unwrap_or(0.0))
@@ -117,7 +117,7 @@ impl Writes {
         self.by_resource.values().sum()
     }
 
-    /// How many there were per pod, of each resource that was written often.
+    /// Number per pod, of each frequently written resource.
     fn per_pod(&self, pods: f64) -> String {
         let often = self.by_resource.iter().map(|(resource, count)| (resource, count / pods));
         let often = often.filter(|(_, count)| *count >= 0.01).map(|(resource, count)| format!("{resource} {count:.2}"));
@@ -125,7 +125,7 @@ impl Writes {
     }
 }
 
-/// Waits until no queue of the controllers holds anything, and says how long that took.
+/// Waits until all queues of the controllers are empty, and returns the duration.
 async fn queues_empty(connection: &mut Connection, endpoint: &Endpoint) -> Result<Duration> {
     let started = Instant::now();
     loop {

@@ -9,7 +9,7 @@ use cel_kubernetes::libraries::semver::SemverValue;
 /// A constraint, and devices for it.
 #[derive(Debug)]
 pub struct Scenario {
-    /// What it is called.
+    /// Name of the scenario.
     pub name: &'static str,
     pub(super) expression: fn(usize) -> String,
     pub(super) device: fn(usize, usize) -> Option<Device>,
@@ -28,7 +28,7 @@ pub enum Order {
 }
 
 impl Order {
-    /// What it is called.
+    /// Name of the order.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,11 +50,11 @@ impl Order {
     }
 }
 
-/// How many devices there are.
+/// Numbers of devices.
 pub(super) const SIZES: [usize; 5] = [8, 16, 32, 64, 128];
 
 impl Scenario {
-    /// How many devices there are, and how many are asked for.
+    /// Numbers of available and requested devices.
     pub fn sizes(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let counts = |devices: usize| self.counts.iter().map(move |count| (devices, *count));
         SIZES.into_iter().flat_map(counts).filter(|(devices, count)| count < devices)
@@ -169,7 +169,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "contiguous, runs one too short",
         expression: contiguous,
-        // The runs are as long as the greatest number of devices that is not asked for.
+        // The runs are as long as the greatest number of devices that is not requested.
         device: |index, count| {
             let run = count.saturating_sub(1).max(1);
             Some(device(&[("deviceid", index.saturating_add(index.checked_div(run)?) as i64)]))
@@ -197,7 +197,7 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "2×2 grid, with holes",
         expression: grid,
-        // Every second row is gone.
+        // Every second row is removed.
         device: |index, devices| {
             let (row, col) = cell(index, devices);
             Some(device(&[("row", row + (row / 2) * 2 + row % 2), ("col", col)]))

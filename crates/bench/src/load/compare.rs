@@ -10,7 +10,7 @@ use crate::table::Table;
 /// By how much rates and times of lists may be worse.
 const TOLERANCE: f64 = 0.05;
 
-/// What was measured of both.
+/// Measurements of both programs.
 #[derive(Debug, Default)]
 pub struct Comparison {
     /// The runs of the one that others are compared with,
@@ -31,7 +31,7 @@ struct Row {
 }
 
 impl Row {
-    /// How much better the second one is: above 1 if it is.
+    /// Improvement of the second program: above 1 if it is better.
     fn ratio(&self) -> f64 {
         match self.unit {
             Unit::PerSecond => self.after / self.before,

@@ -1,4 +1,4 @@
-//! One connection: requests are ready-made bytes, and of answers only what is needed is looked at.
+//! One connection: requests are prepared bytes, and only the needed parts of responses are parsed.
 
 use std::io;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Where the server is, and who we are to it.
+/// Address of the server, and our identity.
 #[derive(Clone)]
 pub struct Endpoint {
     /// `host:port`.
@@ -18,20 +18,20 @@ pub struct Endpoint {
     connector: TlsConnector,
 }
 
-/// What is known of an answer.
+/// Parsed head of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
     /// The code.
     pub status: u16,
-    /// How long the body is; none if it comes in chunks.
+    /// Length of the body; `None` if it is chunked.
     length: Option<usize>,
 }
 
 /// The parts of credentials, as DER.
 pub struct Credentials {
-    /// Who signs for the server.
+    /// CA certificate of the server.
     pub authority: CertificateDer<'static>,
-    /// Who we are.
+    /// Client certificate.
     pub certificate: CertificateDer<'static>,
     /// Proof of that.
     pub key: PrivateKeyDer<'static>,
@@ -80,7 +80,7 @@ impl Endpoint {
     }
 }
 
-/// Room for what has been read and not yet looked at.
+/// Buffer size for unparsed data.
 const BUFFER: usize = 64 << 10;
 const BUFFER_SMALL: usize = 8 << 10;
 
@@ -210,7 +210,7 @@ impl Connection {
     }
 }
 
-/// Where `part` begins in `text`.
+/// Position of `part` in `text`.
 #[must_use]
 pub fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)

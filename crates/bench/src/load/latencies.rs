@@ -1,4 +1,4 @@
-//! How long requests took: a count per bucket, 3 % wide, so that millions of them take no room.
+//! Latencies of requests: a count per bucket, 3 % wide, so that millions of them need little memory.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl Latencies {
         self.total = self.total.saturating_add(other.total);
     }
 
-    /// How many there are.
+    /// Number of measurements.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.total

@@ -1,4 +1,4 @@
-//! What is done to the server, in which order, and what is written down about it.
+//! Steps of a load test, and their measurements.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,20 +13,20 @@ use super::target::{Target, processor_seconds};
 use super::watchers::{self, Delivery};
 use super::workers::{self, Outcome, Until};
 
-/// How much load.
+/// Amount of load.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// How many pods are made.
+    /// Number of pods to create.
     pub pods: usize,
     /// Over this many connections.
     pub connections: usize,
-    /// Reads and changes go on for so long, each.
+    /// Duration of reads and of changes.
     pub time: Duration,
-    /// How many lists in each form.
+    /// Number of lists in each form.
     pub lists: u32,
-    /// What watchers do.
+    /// Number of watchers.
     pub watchers: usize,
-    /// How many writes per second while they watch.
+    /// Number of writes per second while they watch.
     pub watched_writes_per_second: u32,
     /// Whether answers may be compressed.
     pub gzip: bool,
@@ -43,18 +43,18 @@ pub struct Step {
     pub own_seconds: Option<f64>,
 }
 
-/// Everything that was measured.
+/// All measurements.
 #[derive(Debug, Clone)]
 pub struct Measured {
-    /// From the start of the process to the first `/readyz` that says so.
+    /// Time from the start of the process to the first successful `/readyz`.
     pub ready: Option<Duration>,
-    /// Memory before anything was asked,
+    /// Memory before the first request.
     pub idle_bytes: Option<u64>,
     /// with all pods made,
     pub filled_bytes: Option<u64>,
     /// and at the end.
     pub loaded_bytes: Option<u64>,
-    /// How many pods there are.
+    /// Number of pods.
     pub pods: usize,
     /// The load.
     pub steps: Vec<(&'static str, Step)>,
@@ -64,7 +64,7 @@ pub struct Measured {
     pub delivery: Option<Delivery>,
 }
 
-/// The form in which `kubectl get` wants lists.
+/// Form in which `kubectl get` requests lists.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 /// Does all of it.
@@ -173,7 +173,7 @@ async fn prepare(connection: Option<&mut Connection>, requests: &Requests) -> Re
     Ok(())
 }
 
-/// What the server says that pods are.
+/// Reads pods from the server.
 async fn documents(connection: &mut Connection, requests: &Requests, count: usize) -> Result<Vec<String>> {
     let mut documents = Vec::with_capacity(count);
     for number in 0..count {

@@ -1,9 +1,9 @@
 //! The requests, ready to be sent: pods of an ordinary shape, one namespace.
 
-/// Where everything happens.
+/// Namespace of all objects.
 pub const NAMESPACE: &str = "load";
 
-/// How many bytes the part takes that tells one version of a pod from the next.
+/// Length of the part that distinguishes the versions of a pod.
 const ROUND_DIGITS: usize = 20;
 
 /// Makes requests for one server.
@@ -14,7 +14,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// For the server at `host:port`; `gzip` says whether answers may be compressed.
+    /// Requests for the server at `host:port`; `gzip` permits compressed responses.
     #[must_use]
     pub fn new(host: String, gzip: bool) -> Self {
         Self { host, encoding: if gzip { "gzip" } else { "identity" } }
@@ -47,7 +47,7 @@ impl Requests {
         self.send("POST", "/api/v1/namespaces", "application/json", &body)
     }
 
-    /// Makes the service account that a server with that admission plugin wants to see.
+    /// Creates the service account that the admission plugin requires.
     #[must_use]
     pub fn create_service_account(&self) -> Vec<u8> {
         let body = r#"{"kind":"ServiceAccount","apiVersion":"v1","metadata":{"name":"default"}}"#;
@@ -86,7 +86,7 @@ impl Requests {
         self.send("PATCH", &format!("{}/{name}", collection()), "application/merge-patch+json", &patch(round))
     }
 
-    /// Replaces a pod by what the server said it is, with another annotation.
+    /// Replaces a pod by its state on the server, with another annotation.
     #[must_use]
     pub fn update_pod(&self, name: &str, document: &str, round: u64) -> Vec<u8> {
         let body = with_round(document, round);
@@ -97,7 +97,7 @@ impl Requests {
 /// The annotation that changes.
 pub const ROUND: &str = "load.celplane.dev/round";
 
-/// What stands in front of its value.
+/// Text in front of the annotation's value.
 #[must_use]
 pub fn round_mark() -> String {
     format!("\"{ROUND}\":\"")

@@ -1,4 +1,4 @@
-//! One line on a terminal that says what is going on; nothing elsewhere.
+//! A progress line on a terminal; no output elsewhere.
 
 use std::io::{IsTerminal as _, Write as _};
 
@@ -24,7 +24,7 @@ impl Progress {
         let filled = done.min(of).saturating_mul(WIDTH).checked_div(of).unwrap_or(0);
         let bar: String = (0..WIDTH).map(|at| if at < filled { '█' } else { '·' }).collect();
         let mut error = std::io::stderr();
-        // Nobody needs to see this.
+        // Errors of the progress line are ignored.
         let _ = write!(error, "\r\x1b[K{step:<28} {bar} {done}/{of}");
         let _ = error.flush();
     }

@@ -1,5 +1,5 @@
-//! Many watchers, each of its own node's pods: what do changes cost, how far can a watcher fall behind, and what does a
-//! crowd cost that watches everything and reads nothing?
+//! Many watchers, each of its own node's pods: what do changes cost, how far can a watcher fall behind, and
+//! what does a crowd cost that watches everything and reads nothing?
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,60 +15,60 @@ use super::tally::{self, Tally};
 use super::target::Target;
 use super::workers::{self, Until};
 
-/// How much of it.
+/// Amount of load.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// How many pods,
+    /// Number of pods.
     pub pods: usize,
     /// on this many nodes, each with a watcher.
     pub nodes: usize,
-    /// How many changes per second,
+    /// Number of changes per second.
     pub changes_per_second: u32,
-    /// for so long.
+    /// Duration of the changes.
     pub time: Duration,
-    /// How many watchers start over.
+    /// Number of watchers that start over.
     pub restarts: usize,
     /// The history is filled by this many changes per second,
     pub history_changes_per_second: u32,
-    /// for so long; zero leaves it out.
+    /// Duration for measuring the history; zero disables it.
     pub history: Duration,
 }
 
-/// What a time of changes cost.
+/// Cost of a period of changes.
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
     /// Changes that were made.
     pub changes: u64,
-    /// How long it took.
+    /// Duration.
     pub took: Duration,
     /// Processor time of the server.
     pub processor_seconds: f64,
 }
 
 impl Cost {
-    /// How many processors that is.
+    /// Number of processors used.
     #[must_use]
     pub fn processors(&self) -> f64 {
         self.processor_seconds / self.took.as_secs_f64()
     }
 }
 
-/// What was measured.
+/// Measurements.
 #[derive(Debug, Clone)]
 pub struct Reach {
-    /// Changes that nobody watches.
+    /// Changes without watchers.
     pub alone: Cost,
-    /// Watchers to whom nothing happens.
+    /// Watchers without changes.
     pub idle: Cost,
     /// Changes with all watchers.
     pub watched: Cost,
     /// For how long a watcher that starts over waits for its pods, on average,
     pub restart: Duration,
-    /// how many pods it is told of,
+    /// Number of pods in its events.
     pub restart_events: u64,
     /// and what that costs the server.
     pub restart_processor_seconds: f64,
-    /// How old the oldest version is from which a watcher can go on, at least.
+    /// Minimum age of the oldest version from which a watcher can resume.
     pub history: Option<Duration>,
     /// Memory with all pods, and at the end.
     pub resident_bytes: [Option<u64>; 2],
@@ -139,7 +139,7 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
     while tally.told() < watched.changes && changed.elapsed() < ARRIVAL {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    // And what should not.
+    // And events that must not arrive.
     tokio::time::sleep(Duration::from_secs(1)).await;
     if let Some(ended) = watchers.try_join_next() {
         ended??;
@@ -193,7 +193,7 @@ struct Changer {
 }
 
 impl Changer {
-    /// How many changes there have been.
+    /// Number of changes so far.
     fn made(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
     }
@@ -203,7 +203,7 @@ impl Changer {
         version(first, &self.requests).await
     }
 
-    /// Changes pods for a time, and says what that cost.
+    /// Changes pods for a time, and returns the cost.
     async fn cost(&mut self, target: &Target, per_second: u32, time: Duration) -> Result<Cost> {
         let used = Used::now(target);
         let changes = self.run(per_second, time).await?;
@@ -240,7 +240,7 @@ impl Changer {
     }
 }
 
-/// How long ago the version was from which a watcher still could go on, after many changes, and was told of all of them.
+/// Returns the age of the version from which a watcher could still resume after many changes, with all events.
 async fn history(target: &Target, changer: &mut Changer, settings: Settings) -> Result<Duration> {
     let version = changer.version().await?;
     let tally = Tally::new(changer.made(), settings.pods, 1);
@@ -280,7 +280,7 @@ async fn version(connection: &mut Connection, requests: &Requests) -> Result<Str
     Ok(rest.chars().take_while(char::is_ascii_digit).collect())
 }
 
-/// Takes note of what a watcher is told until the connection ends.
+/// Records the events of a watcher until the connection ends.
 async fn follow(mut connection: Connection, watcher: usize, tally: Arc<Tally>) -> Result<()> {
     let mut chunk = Vec::new();
     while next_chunk(&mut connection, &mut chunk).await?.is_some() {
@@ -314,18 +314,18 @@ impl Used {
     }
 }
 
-/// What a crowd did that watches everything.
+/// Result of a crowd that watches everything.
 #[derive(Debug, Clone, Copy)]
 pub struct Crowd {
-    /// How many were let in.
+    /// Number of accepted watches.
     pub watches: usize,
-    /// How many writes there were in the time.
+    /// Number of writes in that time.
     pub writes: u64,
     /// Memory before they came, at most, and after they went.
     pub resident_bytes: [u64; 3],
 }
 
-/// Opens watches of all objects that nobody reads, and writes meanwhile.
+/// Opens watches of all objects without reading them, and writes meanwhile.
 ///
 /// # Errors
 /// Those of the network, and answers that are not the expected ones.

@@ -1,4 +1,4 @@
-//! What was measured beside what kube-apiserver with etcd was measured to do, and what we want to reach.
+//! Measurements next to those of kube-apiserver with etcd, and our goals.
 
 use super::plan::Measured;
 use crate::memory::size;
@@ -22,7 +22,7 @@ mod recorded {
 pub const NOTE: &str = "* recorded on another run: kube-apiserver and etcd on a 2-core machine, load generator included, over TLS, \
      32 connections;\n  its lists and memory with 12,949 pods are scaled to the number of pods of this run";
 
-/// How a figure compares.
+/// Kind of comparison.
 #[derive(Debug, Clone, Copy)]
 enum Goal {
     /// At least this many times the recorded figure.
@@ -33,7 +33,7 @@ enum Goal {
     Below(f64),
 }
 
-/// What a value counts.
+/// Unit of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     PerSecond,
@@ -78,7 +78,7 @@ pub fn is_reached(measured: &Measured) -> bool {
     figures(measured).iter().all(|figure| figure.is_reached() != Some(false))
 }
 
-/// What requests cost in processor time, server and load generator.
+/// Processor time per request, of server and load generator.
 #[must_use]
 pub fn costs(measured: &Measured) -> Table {
     let mut table = Table::new(["processor time per request", "server", "load generator"].map(String::from));

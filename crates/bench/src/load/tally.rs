@@ -1,7 +1,8 @@
-//! Which watcher was told of which change: each change is to come once, to the watcher of its node, and to no other.
+//! Events by watcher: each change must arrive once, at the watcher of its node, and at no other.
 
+use locks::Mutex;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use memchr::memmem;
@@ -14,13 +15,13 @@ pub fn pod_of(change: u64, pods: usize) -> usize {
     usize::try_from(change).unwrap_or_default().checked_rem(pods).unwrap_or_default()
 }
 
-/// What a change writes: never what stands there.
+/// Value that a change writes: never the present one.
 #[must_use]
 pub fn round_of(change: u64) -> u64 {
     change.saturating_add(1)
 }
 
-/// What watchers were told.
+/// Events received by watchers.
 #[derive(Debug)]
 pub struct Tally {
     first: u64,
@@ -47,8 +48,8 @@ impl Tally {
         Arc::new(Self { first, pods, nodes, finder, counts: Mutex::default() })
     }
 
-    fn counts(&self) -> std::sync::MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn counts(&self) -> locks::MutexGuard<'_, Counts> {
+        self.counts.lock()
     }
 
     /// Takes note of the events that a watcher was sent.
@@ -66,7 +67,7 @@ impl Tally {
         }
     }
 
-    /// How many changes came to their watcher.
+    /// Number of changes that reached their watcher.
     #[must_use]
     pub fn told(&self) -> u64 {
         u64::try_from(self.counts().told.len()).unwrap_or(u64::MAX)

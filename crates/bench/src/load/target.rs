@@ -1,4 +1,4 @@
-//! The server under load: one that runs already, or a child process on a fresh directory with the store that is asked for.
+//! The server under load: a running one, or a child process on a fresh directory with the selected store.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -18,7 +18,7 @@ use super::pods::Requests;
 /// A server that takes longer is taken to have failed.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Where a server that is started keeps its objects.
+/// Storage of a server that is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Store {
     /// In its own file, every write durable.
@@ -31,9 +31,9 @@ pub enum Store {
 
 /// A server, and what is known of it.
 pub struct Target {
-    /// How to reach it.
+    /// Connection to the server.
     pub endpoint: Endpoint,
-    /// How long it took to be ready, if it was started.
+    /// Time until it was ready, if it was started.
     pub ready: Option<Duration>,
     processes: Vec<Process>,
     _directory: Option<TempDir>,
@@ -44,14 +44,14 @@ struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 impl Target {
-    /// A server that runs already; `kubeconfig` says where and as whom.
+    /// A running server, with the address and identity of `kubeconfig`.
     ///
     /// # Errors
     /// If the file cannot be used.
@@ -109,7 +109,7 @@ impl Target {
         Ok(Self { endpoint, ready, processes, _directory: Some(directory) })
     }
 
-    /// How many bytes the server has in memory, with its etcd if we started one; none if it is not ours.
+    /// Resident memory of the server in bytes, with its etcd if we started one; `None` if it is not ours.
     #[must_use]
     pub fn resident_bytes(&self) -> Option<u64> {
         let sizes: Vec<u64> =
@@ -117,7 +117,7 @@ impl Target {
         (!sizes.is_empty()).then(|| sizes.iter().sum())
     }
 
-    /// How much processor time the server has used, in seconds, with its etcd if we started one.
+    /// Processor time of the server in seconds, with its etcd if we started one.
     #[must_use]
     pub fn processor_seconds(&self) -> f64 {
         self.processes.iter().filter_map(|process| processor_seconds(&process.0.id().to_string())).sum()
@@ -127,7 +127,7 @@ impl Target {
 /// User and system time of a process; `self` is a process, too.
 #[must_use]
 pub fn processor_seconds(process: &str) -> Option<f64> {
-    /// What Linux counts in, whatever the kernel's own tick is.
+    /// Unit of Linux' process times, independent of the kernel's tick.
     const TICKS_PER_SECOND: f64 = 100.0;
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name in parentheses may hold anything.

@@ -1,4 +1,4 @@
-//! Many watchers of one resource while writes go on: how many events reach them, and how soon?
+//! Many watchers of one resource during writes: how many events reach them, and how soon?
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,29 +13,29 @@ use super::latencies::Latencies;
 use super::pods::{self, Requests, read_round};
 use super::progress::Progress;
 
-/// What came of it.
+/// Result of the run.
 #[derive(Debug, Clone)]
 pub struct Delivery {
     /// From the moment a write was sent to the moment a watcher had its event.
     pub latencies: Latencies,
-    /// How many writes there were,
+    /// Number of writes.
     pub writes: u64,
     /// and how long they took together, until the last event was there.
     pub took: Duration,
-    /// How long it took until all watchers were there.
+    /// Time until all watchers were connected.
     pub connected: Duration,
 }
 
-/// How much is watched, and what is written meanwhile.
+/// Watchers, and concurrent writes.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// How many watchers, each on a connection of its own.
+    /// Number of watchers, each on its own connection.
     pub watchers: usize,
-    /// How many writes per second at most,
+    /// Maximum number of writes per second.
     pub writes_per_second: u32,
-    /// for so long.
+    /// Duration of the writes.
     pub time: Duration,
-    /// How many pods take turns.
+    /// Number of pods that are written in turn.
     pub pods: usize,
 }
 

@@ -11,21 +11,21 @@ use super::connection::{Connection, Endpoint};
 use super::latencies::Latencies;
 use super::progress::Progress;
 
-/// When to stop.
+/// End of the work.
 #[derive(Debug, Clone, Copy)]
 pub enum Until {
     /// After this many requests.
     Count(u64),
-    /// After so long.
+    /// After this time.
     Time(Duration),
 }
 
-/// What came of it.
+/// Result of the work.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// How long each request took.
+    /// Latencies of the requests.
     pub latencies: Latencies,
-    /// How long all of them took together.
+    /// Total duration.
     pub took: Duration,
 }
 
@@ -49,7 +49,8 @@ pub async fn connect(endpoint: &Endpoint, count: usize) -> Result<Vec<Connection
     Ok(connections)
 }
 
-/// Sends what `request` makes of the numbers 0, 1, 2 … over all connections; every answer must have the code `expected`.
+/// Sends the results of `request` for the numbers 0, 1, 2 … over all connections; every response must have the
+/// code `expected`.
 ///
 /// # Errors
 /// Those of the network, and other codes.

@@ -1,4 +1,4 @@
-//! The crate `kube-cel`: the Kubernetes libraries on an older `cel` of its own.
+//! The crate `kube-cel`: the Kubernetes libraries on its own, older `cel`.
 
 use super::{node, taint, variable};
 use crate::cases::{Case, Input};

@@ -15,14 +15,14 @@ use super::Size;
 use super::workload::Workload;
 use crate::load::latencies::Latencies;
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug, Default)]
 pub struct Report {
-    /// How many of the measured pods were placed.
+    /// Number of measured pods that were placed.
     pub placed: usize,
-    /// How long all decisions about them took.
+    /// Total duration of all decisions.
     pub took: Duration,
-    /// How long single decisions took, events before and after included.
+    /// Latencies of single decisions, including the events before and after.
     pub latencies: Latencies,
 }
 
@@ -35,7 +35,7 @@ pub struct Play<'w> {
     start: Instant,
     /// Pods of before that have a node.
     placed_before: Vec<Pod>,
-    /// How many nodes the churn has changed.
+    /// Number of nodes that the churn has changed.
     turns: usize,
 }
 
@@ -96,7 +96,7 @@ impl<'w> Play<'w> {
                     }
                 }
                 Outcome::Unschedulable(unplaced) => {
-                    // The victims are gone at once.
+                    // The victims are deleted at once.
                     for victim in unplaced.nomination.iter().flat_map(|it| &it.victims) {
                         self.scheduler.remove_pod(&victim.uid, self.start.elapsed());
                     }
@@ -117,7 +117,7 @@ impl<'w> Play<'w> {
         self.schedule(pod)
     }
 
-    /// What happens after this many measured pods.
+    /// Applies the changes after this many measured pods.
     ///
     /// # Errors
     /// The workload is not what it should be.

@@ -8,12 +8,12 @@ use super::Size;
 use super::whole::{Cluster, Settings};
 use super::workload::Workload;
 
-/// What came of it.
+/// Result of a soak test.
 #[derive(Debug)]
 pub struct Soaked {
-    /// How many pods were made, bound and deleted.
+    /// Number of pods that were created, bound and deleted.
     pub pods: usize,
-    /// How much memory there was at the end of each round.
+    /// Memory at the end of each round.
     pub resident_bytes: Vec<u64>,
 }
 

@@ -1,5 +1,4 @@
-//! Where the processor time of a pod goes: what the server does for each kind of request, what the scheduler's core does, what
-//! the store's own threads do, and the rest.
+//! Processor time of a pod by stage: requests by kind, the scheduler's core, the store's threads, and the rest.
 //!
 //! Requests and watches are futures of one process: each poll is measured by the processor time of its thread.
 
@@ -17,7 +16,7 @@ use http::{Method, Request, Response};
 use http_body_util::Full;
 use rustix::time::{ClockId, clock_gettime};
 
-/// What a request is for.
+/// Stage of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Create,
@@ -63,7 +62,7 @@ impl Stages {
         }
     }
 
-    /// Begins anew.
+    /// Resets all counts.
     pub fn reset(&self) {
         self.0.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
     }
@@ -87,7 +86,7 @@ fn thread_time() -> Duration {
 pub struct Metered {
     /// The way.
     pub connection: Connection,
-    /// Where what it takes is noted.
+    /// Recorder of the times.
     pub stages: Arc<Stages>,
 }
 

@@ -1,11 +1,13 @@
 //! A workload on API server, durable store and scheduler in one process, from create to bound with its event.
 //!
-//! Nodes are objects only. Pods are created by clients in the same process, which go the whole way of a request but for the
-//! socket; their processor time counts as well. Or on a control plane that runs already, over TLS, with nodes of its own or not.
+//! Nodes are objects only. Pods are created by clients in the same process, whose requests skip only the
+//! socket; their processor time counts as well. Or on a running control plane, over TLS, with its own nodes or
+//! without.
 
+use locks::Mutex;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -39,10 +41,10 @@ const ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAc
 
 /// Pods that are not bound by then never will be.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// How often throughput is noted.
+/// Interval at which throughput is recorded.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-/// How a workload is played.
+/// Settings of a run.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// This many clients create pods at a time.
@@ -60,11 +62,11 @@ pub struct Settings {
 /// A control plane that runs already, and is spoken to over TLS.
 #[derive(Debug, Clone)]
 pub struct Running {
-    /// How to reach it.
+    /// Path to the kubeconfig.
     pub kubeconfig: PathBuf,
-    /// Its processes, whose time and memory count.
+    /// Processes whose time and memory count.
     pub processes: Vec<u32>,
-    /// It has nodes that run pods: measured is until they run.
+    /// Whether it has nodes that run pods: the measurement ends when they run.
     pub has_nodes: bool,
 }
 
@@ -75,7 +77,7 @@ impl Default for Settings {
     }
 }
 
-/// What came of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Report {
     /// From the first create to the last binding and event.
@@ -84,15 +86,15 @@ pub struct Report {
     pub processor_seconds: f64,
     /// From the request to create a pod until a watcher sees it bound.
     pub latencies: Latencies,
-    /// How many pods were bound in each half second.
+    /// Number of pods bound in each half second.
     pub over_time: Vec<usize>,
-    /// How much memory the process had at the end, or all processes of a control plane that ran already.
+    /// Memory at the end, of the process or of all processes of a running control plane.
     pub resident_bytes: Option<u64>,
-    /// What each stage took, in seconds, where that was asked for.
+    /// Time of each stage in seconds, if enabled.
     pub stages: Vec<(&'static str, f64)>,
 }
 
-/// When pods were created and seen bound.
+/// Times at which pods were created and bound.
 #[derive(Debug, Default)]
 struct Seen {
     created: HashMap<String, Instant>,
@@ -226,7 +228,7 @@ impl Cluster {
         }
     }
 
-    /// What the stages outside of requests have taken before.
+    /// Returns the times of the stages outside of requests so far.
     fn begin_stages(&self) -> [f64; 4] {
         let Some(own) = &self.own else { return [0.0; 4] };
         if let Some(stages) = &own.stages {
@@ -235,7 +237,7 @@ impl Cluster {
         own.aside()
     }
 
-    /// What each stage took since, and the rest of all that was taken.
+    /// Returns the times of each stage since then, and the rest of the total.
     fn stages(&self, before: [f64; 4], all: f64) -> Vec<(&'static str, f64)> {
         let Some((own, stages)) = self.own.as_ref().and_then(|own| Some((own, own.stages.as_ref()?))) else {
             return Vec::new();
@@ -248,8 +250,8 @@ impl Cluster {
         taken
     }
 
-    fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn seen(&self) -> locks::MutexGuard<'_, Seen> {
+        self.seen.lock()
     }
 
     /// Priorities come from classes: users may not write the number.
@@ -279,10 +281,10 @@ impl Cluster {
             let (api, waiting, seen) = (self.admin.documents(resource.clone()), waiting.clone(), self.seen.clone());
             creators.spawn(async move {
                 loop {
-                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let next = waiting.lock().next();
                     let Some(object) = next else { return Ok::<_, client::Error>(()) };
-                    let name = object.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
-                    seen.lock().unwrap_or_else(PoisonError::into_inner).created.insert(name, Instant::now());
+                    let name = object.text_at(&["metadata", "name"]).to_owned();
+                    seen.lock().created.insert(name, Instant::now());
                     api.create(namespace, &object).await?;
                 }
             });
@@ -293,13 +295,13 @@ impl Cluster {
         Ok(())
     }
 
-    /// The server taints new nodes as not ready, and nobody is there who would take that away.
+    /// The server taints new nodes as not ready, and no component removes the taint here.
     async fn untaint(&self, nodes: Vec<Value>) -> Result<()> {
         let mut updates = JoinSet::new();
         for node in nodes {
             let api = self.admin.documents(NODES);
             updates.spawn(async move {
-                let name = node.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+                let name = node.text_at(&["metadata", "name"]).to_owned();
                 api.update("", &name, &node).await
             });
             while updates.len() >= self.creators
@@ -314,7 +316,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What happens while pods are measured.
+    /// Applies changes while pods are measured.
     async fn churn(&self, workload: &Workload, size: Size, bound: usize, mut placed: Vec<String>) -> Result<()> {
         let Some(churn) = &workload.churn else { return Ok(()) };
         let (nodes, pods) = (self.admin.documents(NODES), self.admin.documents(PODS));
@@ -397,13 +399,13 @@ impl Cluster {
         }
     }
 
-    /// How many events there are.
+    /// Number of events.
     async fn events(&self) -> Result<usize> {
         let path = "/api/v1/namespaces/bench/events?limit=1";
         let body = self.admin.send(Method::GET, path, "", String::new()).await?;
         let list = api::json::parse(&body)?;
         let items = list.get("items").and_then(Value::as_array).map_or(0, <[Value]>::len);
-        let more = list.at(&["metadata", "remainingItemCount"]).and_then(Value::as_i64).unwrap_or(0);
+        let more = list.int_at(&["metadata", "remainingItemCount"]);
         Ok(items.saturating_add(usize::try_from(more).unwrap_or(0)))
     }
 
@@ -429,7 +431,7 @@ impl Own {
         };
         let features = match workload.gates_off {
             true => Features::default(),
-            // `Gt` has a gate of its own.
+            // `Gt` has a separate gate.
             false => Features::all_proposals().with(Gate::TaintTolerationComparisonOperators, true),
         };
         let options = Options { features, event_ttl: settings.event_ttl, ..Options::default() };
@@ -456,11 +458,12 @@ impl Own {
             device_cost_limit: dra::Budget::COST_LIMIT,
             configuration: Default::default(),
             profiler: Default::default(),
+            has_placement_annotations: false,
         }));
         Ok((Self { server, stop, scheduler, registry, stages, _directory: directory }, admin))
     }
 
-    /// What filters, scores, the rest of attempts, and the store's threads have taken so far.
+    /// Returns the times of filters, scores, the rest of attempts, and the store's threads so far.
     fn aside(&self) -> [f64; 4] {
         let metrics = self.registry.text();
         let point = |name: &str| {
@@ -477,14 +480,14 @@ impl Own {
 /// Notes when pods are bound.
 fn watch(admin: &Client, seen: &Arc<Mutex<Seen>>, done: &str) -> Informer<Value> {
     let selection = Selection { fields: done.to_owned(), ..Selection::default() };
-    // Nothing of the pods is needed but their names.
+    // Only the names of pods are needed.
     let watch = Informer::decoding(admin, PODS, selection, |_| Ok(Value::Null));
     let seen = seen.clone();
     watch.on_change(move |key, change| {
         if !matches!(change, Change::Added(_)) {
             return;
         }
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = seen.lock();
         seen.bound = seen.bound.saturating_add(1);
         let (created, begun) = (seen.created.remove(key.name.as_str()), seen.begun);
         if let (Some(created), Some(begun)) = (created, begun) {

@@ -8,13 +8,13 @@ use super::Size;
 /// All workloads.
 const WORKLOADS: &str = include_str!("../../workloads/scheduler.yaml");
 
-/// What nodes are like unless a workload says otherwise.
+/// Default node of a workload.
 const NODE: &str = r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n$number"}, "spec": {},
     "status": {"capacity": {"cpu": "4", "memory": "32Gi", "pods": "110"},
                "allocatable": {"cpu": "4", "memory": "32Gi", "pods": "110"},
                "conditions": [{"type": "Ready", "status": "True"}]}}"#;
 
-/// What pods are like unless a workload says otherwise.
+/// Default pod of a workload.
 const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "$name", "namespace": "bench"},
     "spec": {"containers": [{"name": "c", "image": "registry.example.com/pause:1",
     "resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}}]}}"#;
@@ -23,29 +23,29 @@ const POD: &str = r#"{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "$
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Workload {
-    /// Its name.
+    /// Name of the workload.
     pub name: String,
     /// The question it answers.
     pub question: String,
-    /// How many distinct sets of taints or zones, whatever the run says.
+    /// Number of distinct sets of taints or zones, regardless of the run.
     #[serde(default)]
     sets: Option<usize>,
-    /// How many of its pods fit on one node at most.
+    /// Maximum number of its pods on one node.
     #[serde(default)]
     pods_per_node: Option<usize>,
     /// The proposals' gates are closed.
     #[serde(default)]
     pub gates_off: bool,
-    /// What differs from the usual node.
+    /// Changes to the default node.
     #[serde(default)]
     create_nodes: Value,
-    /// What is there before, in this order.
+    /// Pods created before the measurement, in this order.
     #[serde(default)]
     create_pods: Vec<PodsBefore>,
-    /// What differs from the usual pod in those that are measured.
+    /// Changes to the default pod for measured pods.
     #[serde(default)]
     measure_pods: Value,
-    /// What happens meanwhile.
+    /// Changes during the measurement.
     #[serde(default)]
     pub churn: Option<Churn>,
 }
@@ -54,19 +54,19 @@ pub struct Workload {
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PodsBefore {
-    /// How many, at full size.
+    /// Number of pods at full size.
     count: Option<usize>,
-    /// How many on each node, instead.
+    /// Number of pods on each node, instead.
     per_node: Option<usize>,
-    /// They fit nowhere.
+    /// Whether they fit nowhere.
     #[serde(default)]
     pub waiting: bool,
-    /// What differs from the usual pod.
+    /// Changes to the default pod.
     #[serde(default)]
     pod: Value,
 }
 
-/// What happens while pods are measured.
+/// Changes during the measurement.
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Churn {
@@ -94,14 +94,14 @@ pub fn all() -> Result<Vec<Workload>> {
 }
 
 impl Workload {
-    /// How many of its pods fit on this many nodes.
+    /// Number of its pods that fit on this many nodes.
     #[must_use]
     pub fn pods_on(&self, nodes: usize) -> usize {
         // Four processors of ten pods each.
         nodes.saturating_mul(self.pods_per_node.unwrap_or(40))
     }
 
-    /// How many distinct sets there are.
+    /// Number of distinct sets.
     #[must_use]
     pub fn sets(&self, size: Size) -> usize {
         self.sets.unwrap_or(size.sets)
@@ -122,7 +122,7 @@ impl Workload {
     pub fn changed_node(&self, nodes: usize, turn: usize, sets: usize) -> Result<Value> {
         let changes = self.churn.as_ref().map_or(&Value::Null, |churn| &churn.node);
         let number = turn.checked_rem(nodes).unwrap_or(0);
-        // Each time a node comes to its turn it is one set further.
+        // Each time a node is changed, it moves to the next set.
         let round = turn.checked_div(nodes).unwrap_or(0).saturating_add(1);
         let next = number.saturating_add(round).checked_rem(sets.max(1)).unwrap_or(0);
         let value = make(NODE, &[&self.create_nodes, changes], "", number, sets)?;
@@ -158,7 +158,7 @@ impl PodsBefore {
     }
 }
 
-/// An object: the usual one, with what the workload says laid over it.
+/// Builds an object: the default one, overlaid with the changes of the workload.
 fn make(usual: &str, changes: &[&Value], name: &str, number: usize, sets: usize) -> Result<Value> {
     let mut value = api::json::parse(usual.replace("$name", name).as_bytes())?;
     for changes in changes {

@@ -12,7 +12,7 @@ fn error(expression: &str) -> String {
 }
 
 #[test]
-fn what_does_not_check_is_shown_with_a_caret() {
+fn type_error_is_shown_with_a_caret() {
     assert_eq!(
         error("taint.creationTimestamp == ''"),
         "compilation failed: ERROR: <input>:1:6: undefined field 'creationTimestamp'\n | taint.creationTimestamp == ''\n | .....^"
@@ -20,19 +20,19 @@ fn what_does_not_check_is_shown_with_a_caret() {
 }
 
 #[test]
-fn what_yields_something_else_is_refused() {
+fn wrong_result_type_is_rejected() {
     assert_eq!(error("size(taint.key)"), "must evaluate to bool or the unknown type, not int");
     assert_eq!(error("dyn(true)"), "must evaluate to bool or the unknown type, not dyn");
 }
 
 #[test]
-fn what_is_too_long_is_refused_before_it_is_read() {
+fn long_expression_is_rejected_before_parsing() {
     let long = format!("taint.key == '{}'", "x".repeat(10 * 1024));
     assert_eq!(error(&long), "may not be more than 10240 bytes");
 }
 
 #[test]
-fn what_may_cost_too_much_is_refused() {
+fn expensive_expression_is_rejected() {
     let environment = node_affinity::environment(Dialect::CELPLANE).unwrap();
     let nested = "node.labels.all(a, node.labels.all(b, node.labels.all(c, a + b + c != '')))";
     match environment.compile(nested) {

@@ -6,7 +6,7 @@ use cel::cost::NoHints;
 use cel::env::EnvError;
 use cel::types::Type;
 
-use super::Dialect;
+use super::{Dialect, Language};
 use crate::compile::{Environment, ExpressionLimits, ResultRule};
 
 /// The variables and the notation of their types.
@@ -33,7 +33,12 @@ const LIMITS: ExpressionLimits =
 
 /// The environment with a variable of each kind.
 pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
-    let mut builder = dialect.language()?.builder();
+    environment_in(&dialect.language()?)
+}
+
+/// Like `environment`, in a language that other environments share: takes a fraction of the time.
+pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
+    let mut builder = language.builder();
     for (name, notation) in VARIABLES {
         builder = builder.variable(name, Type::parse(notation).unwrap_or(Type::Dyn));
     }

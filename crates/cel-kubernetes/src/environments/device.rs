@@ -1,4 +1,5 @@
-//! `DeviceSelector.cel`: sees one device, says whether it can be allocated (dynamic resource allocation, as upstream).
+//! `DeviceSelector.cel`: reads one device, yields whether it can be allocated (dynamic resource allocation, as
+//! upstream).
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -17,7 +18,7 @@ use crate::libraries;
 const TYPE_NAME: &str = "kubernetes.DRADevice";
 const VARIABLE: &str = "device";
 
-/// How many attributes and capacities a device has at most.
+/// Maximum number of attributes and capacities of a device.
 const ENTRIES_MAX: u64 = 32;
 const DOMAIN_LENGTH_MAX: u64 = 63;
 const NAME_LENGTH_MAX: u64 = 32;
@@ -28,7 +29,7 @@ pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
     environment_in(&dialect.language()?)
 }
 
-/// The same in a language that other environments share: takes a fraction of the time.
+/// Like `environment`, in a language that other environments share: takes a fraction of the time.
 pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
     with_bindings(language, VARIABLE, declared())
 }
@@ -75,7 +76,7 @@ pub struct Device {
     capacity: Domains,
 }
 
-/// Values by domain and name. A domain that is not there reads as an empty one.
+/// Values by domain and name. A missing domain reads as an empty one.
 #[derive(Debug, Clone, Default)]
 struct Domains(BTreeMap<Box<str>, Names>);
 

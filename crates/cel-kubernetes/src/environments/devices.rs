@@ -1,4 +1,4 @@
-//! `DeviceConstraint.cel`: sees a set of devices, says whether they may be allocated together (KEP-5254).
+//! `DeviceConstraint.cel`: reads a set of devices, yields whether they may be allocated together (KEP-5254).
 
 use std::ops::RangeInclusive;
 
@@ -11,10 +11,10 @@ use super::{Dialect, Language};
 use crate::compile::Environment;
 use crate::declared::Declared;
 
-/// What the expression sees.
+/// Name of the variable.
 pub const VARIABLE: &str = "devices";
 
-/// How many devices a claim allocates at most.
+/// Maximum number of devices that a claim allocates.
 const DEVICES_MAX: u64 = 32;
 
 /// The environment of device constraints.
@@ -22,7 +22,7 @@ pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
     environment_in(&dialect.language()?)
 }
 
-/// The same in a language that other environments share: takes a fraction of the time.
+/// Like `environment`, in a language that other environments share: takes a fraction of the time.
 pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
     device::with_bindings(language, VARIABLE, Declared::list(device::declared(), DEVICES_MAX))
 }
@@ -49,14 +49,15 @@ impl Activation for Devices<'_> {
 
 /// A set of devices of which some are chosen, and others still to be.
 ///
-/// Numbers stand for devices: one number, one device, as long as answers are remembered.
+/// Numbers identify devices: a number must denote the same device as long as results are cached.
 #[derive(Debug, Clone)]
 pub struct PartialDevices<'d>(Value<'d>);
 
 impl<'d> PartialDevices<'d> {
     /// Devices that are chosen, and those that this many more are drawn from.
     ///
-    /// The first this many of those that are chosen stand before all others, in their order. Nothing is known about the order of the rest.
+    /// The first this many of the chosen devices precede all others, in their order. The order of the rest is
+    /// unknown.
     pub fn new(
         chosen: impl IntoIterator<Item = (u32, &'d Device)>,
         candidates: impl IntoIterator<Item = (u32, &'d Device)>,

@@ -1,4 +1,4 @@
-//! `NodeSelectorTerm.matchCELExpressions`: sees a node's labels, says whether the node fits (KEP-5500).
+//! `NodeSelectorTerm.matchCELExpressions`: reads a node's labels, yields whether the node matches (KEP-5500).
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
     environment_in(&dialect.language()?)
 }
 
-/// The same in a language that other environments share: takes a fraction of the time.
+/// Like `environment`, in a language that other environments share: takes a fraction of the time.
 pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
     let labels = Declared::map(Declared::string(317), Declared::string(63), 1000);
     let node = Declared::object(TYPE_NAME, [(Name::from_static(LABELS), labels)]);
@@ -75,7 +75,7 @@ impl Labels {
     }
 }
 
-/// Of labels with one key, the first counts.
+/// If several labels have the same key, the first one counts.
 impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(labels: I) -> Self {
         let mut labels: Vec<(Box<str>, Box<str>)> =

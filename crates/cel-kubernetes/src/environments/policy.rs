@@ -1,7 +1,8 @@
-//! `ValidatingAdmissionPolicy`: what its expressions may refer to, with the types of the objects that it selects.
+//! `ValidatingAdmissionPolicy`: the environment of its expressions, with the types of the selected objects.
 //!
-//! Checks types only: the API server takes the same expressions whatever their types, and what is found here is told as a
-//! warning. Follows `typechecking.go` of Kubernetes' `apiserver/pkg/admission/plugin/policy/validating`.
+//! Checks types only: the API server accepts the same expressions regardless of their types, and reports the
+//! errors found here as warnings. Follows `typechecking.go` of Kubernetes'
+//! `apiserver/pkg/admission/plugin/policy/validating`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +15,12 @@ use super::Language;
 use crate::declared::{Declared, DeclaredTypes};
 use crate::schema::TypedSchema;
 
-const VARIABLES_TYPE: &str = "kubernetes.variables";
+pub(super) const VARIABLES_TYPE: &str = "kubernetes.variables";
 
-/// What a policy's parameters are.
+/// Type of a policy's parameters.
 #[derive(Debug, Clone, Copy)]
 pub enum Params<'s> {
-    /// It has none.
+    /// The policy has no parameters.
     None,
     /// Their kind has no schema that is known.
     Untyped,
@@ -70,7 +71,7 @@ impl Checker {
         self.with_types()
     }
 
-    /// What is wrong with an expression.
+    /// Returns the errors of an expression.
     pub fn issues(&self, expression: &str) -> Option<String> {
         self.env.compile(expression).err().map(|issues| issues.to_string())
     }
@@ -82,8 +83,8 @@ impl Checker {
     }
 }
 
-/// The type that a variable keeps of its expression's: scalars, and what is made of them.
-fn plain(of: &Type) -> Type {
+/// The type that a variable takes from its expression: scalars, and lists and maps of them.
+pub(super) fn plain(of: &Type) -> Type {
     match of {
         Type::Any
         | Type::Bool
@@ -101,7 +102,7 @@ fn plain(of: &Type) -> Type {
     }
 }
 
-/// The types of the request and its objects, and of what the policy's variables come to.
+/// Types of the request and its objects, and of the policy's variables.
 #[derive(Debug)]
 struct Types {
     declared: Arc<DeclaredTypes>,
@@ -140,7 +141,7 @@ fn object<const N: usize>(name: &str, fields: [(&'static str, Declared); N]) -> 
     Declared::object(name, fields.map(|(name, of)| (Name::from_static(name), of)))
 }
 
-/// `AdmissionRequest` without what stands beside it as variables of their own.
+/// `AdmissionRequest` without the parts that are separate variables.
 pub(super) fn request() -> Declared {
     let kind = || object("kubernetes.GroupVersionKind", [("group", text()), ("version", text()), ("kind", text())]);
     let resource =
@@ -264,7 +265,7 @@ mod tests {
         check(&with("true"), "variables.other", "undefined field 'other'");
         check(&with("'text'"), "variables.it == object.size", "'_==_' applied to '(string, int)'");
         check(&with("[object.size]"), "variables.it[0] == 'text'", "'_==_' applied to '(int, string)'");
-        // Objects, and what does not check, can be anything.
+        // Objects, and parts that do not type-check, can be anything.
         check(&with("object"), "variables.it.nothing", "");
         check(&with("object.size == 'text'"), "variables.it == object.size", "");
         let both = with("1").with_variable("next", "variables.it + 1").unwrap();

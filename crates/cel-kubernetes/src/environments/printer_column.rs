@@ -1,4 +1,5 @@
-//! `additionalPrinterColumns[].expression`: sees a custom resource, typed by its schema, yields what is printed (KEP-4595).
+//! `additionalPrinterColumns[].expression`: reads a custom resource, typed by its schema, yields the printed
+//! value (KEP-4595).
 
 use cel::env::EnvError;
 use cel::program::Activation;
@@ -23,7 +24,7 @@ pub fn environment(dialect: Dialect, schema: &TypedSchema) -> Result<Environment
     environment_in(&dialect.language()?, schema)
 }
 
-/// The same in a language that other environments share: takes a fraction of the time.
+/// Like `environment`, in a language that other environments share: takes a fraction of the time.
 pub fn environment_in(language: &Language, schema: &TypedSchema) -> Result<Environment, EnvError> {
     super::with_schema(language, schema, &[VARIABLE], ResultRule::Any, LIMITS)
 }
@@ -31,7 +32,7 @@ pub fn environment_in(language: &Language, schema: &TypedSchema) -> Result<Envir
 /// A custom resource, as columns see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Object<'o> {
-    /// What the object is.
+    /// Schema of the object.
     pub schema: &'o TypedSchema,
     /// The object.
     pub document: &'o api::json::Value,

@@ -1,4 +1,4 @@
-//! `Toleration.expression`: sees one taint, says whether it is tolerated (KEP-5500).
+//! `Toleration.expression`: reads one taint, yields whether it is tolerated (KEP-5500).
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
     environment_in(&dialect.language()?)
 }
 
-/// The same in a language that other environments share: takes a fraction of the time.
+/// Like `environment`, in a language that other environments share: takes a fraction of the time.
 pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
     let declared = Declared::object(
         TYPE_NAME,
@@ -43,7 +43,7 @@ pub struct Taint<'t> {
     pub value: &'t str,
     /// The taint's effect.
     pub effect: &'t str,
-    /// When the taint was added; absent for most taints.
+    /// Time at which the taint was added; absent for most taints.
     pub time_added: Option<Timestamp>,
 }
 

@@ -1,4 +1,5 @@
-//! `x-kubernetes-validations[].rule`: sees a part of a custom resource, and what it was before, says whether it is valid.
+//! `x-kubernetes-validations[].rule`: reads a part of a custom resource and its previous value, yields whether
+//! it is valid.
 
 use cel::env::EnvError;
 use cel::program::Activation;
@@ -12,7 +13,7 @@ use crate::schema::TypedSchema;
 /// The name that rules have for the old value.
 pub const OLD_VARIABLE: &str = "oldSelf";
 
-/// The estimate is weighed by the caller, who knows how often the part can occur.
+/// The caller multiplies the estimate by the number of occurrences of the part.
 pub const LIMITS: ExpressionLimits =
     ExpressionLimits { text_bytes: usize::MAX, estimated_cost: None, runtime_cost: 1_000_000 };
 
@@ -26,7 +27,7 @@ pub fn environment(
     environment_in(&dialect.language()?, schema, optional_old_self, result)
 }
 
-/// The same in a language that other environments share: takes a fraction of the time.
+/// Like `environment`, in a language that other environments share: takes a fraction of the time.
 pub fn environment_in(
     language: &Language,
     schema: &TypedSchema,
@@ -42,16 +43,16 @@ pub fn environment_in(
     Ok(environment)
 }
 
-/// A value and what it was before, as rules see them.
+/// A value and its previous state, as input of rules.
 #[derive(Debug, Clone, Copy)]
 pub struct Change<'o> {
-    /// What the value is.
+    /// Schema of the value.
     pub schema: &'o TypedSchema,
     /// The value.
     pub new: &'o api::json::Value,
-    /// What it was before, if it was.
+    /// Previous value, if there is one.
     pub old: Option<&'o api::json::Value>,
-    /// The rule takes the old value as an optional.
+    /// Whether the rule receives the old value as an optional.
     pub optional_old_self: bool,
 }
 

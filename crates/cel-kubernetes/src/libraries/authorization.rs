@@ -1,16 +1,105 @@
-//! The authorizer's functions, by their types and prices only.
+//! Authorization checks in expressions: `authorizer.group('').resource('pods').check('get').allowed()`.
 //!
-//! Only policies declare the variable `authorizer`, and those are checked and not evaluated; nothing else yields a value of
-//! these types: left out is the code that asks an authorizer. What is here makes expressions that name these
-//! functions check, or fail to check, as in Kubernetes. Follows Kubernetes `apiserver/pkg/cel/library/authz.go`.
+//! Only admission declares the variable `authorizer`. The caller hands in the [`Authorizer`] that decides; expressions build
+//! a [`Question`] step by step. Follows Kubernetes `apiserver/pkg/cel/library/authz.go`.
+
+use api::well_known::GROUP_SERVICE_ACCOUNTS;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 use cel::cost::{Cost, Price, STRING_TRAVERSAL_FACTOR, Size};
 use cel::env::{Library, Overload};
-use cel::value::{EvalError, Value};
+use cel::types::Type;
+use cel::value::{EvalError, HostValue, Value};
 
-use super::{library, native, price};
+use super::{library, native, opaque, price, text};
 
-/// The functions that ask an authorizer.
+/// The user of a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct User {
+    /// The name.
+    pub name: String,
+    /// The unique identifier, often empty.
+    pub uid: String,
+    /// The groups.
+    pub groups: Vec<String>,
+    /// More about the user.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+/// An authorization check of an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Question<'q> {
+    /// A path that is not a resource.
+    Path {
+        /// The path.
+        path: &'q str,
+        /// The method in small letters.
+        verb: &'q str,
+    },
+    /// A resource.
+    Resource {
+        /// The resource.
+        check: &'q ResourceCheck,
+        /// The verb.
+        verb: &'q str,
+    },
+}
+
+/// The resource of an authorization check.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResourceCheck {
+    /// The API group.
+    pub group: String,
+    /// The resource.
+    pub resource: String,
+    /// The subresource, empty for the resource itself.
+    pub subresource: String,
+    /// The namespace, empty for all.
+    pub namespace: String,
+    /// The name, empty for all.
+    pub name: String,
+    /// The field selector, empty if there is none.
+    pub field_selector: String,
+    /// The label selector, empty if there is none.
+    pub label_selector: String,
+}
+
+/// The answer to a [`Question`].
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// Whether it is allowed.
+    pub allowed: bool,
+    /// The reason, which may be empty.
+    pub reason: String,
+    /// The error of a check that could not be made.
+    pub error: Option<String>,
+}
+
+/// Decides authorization checks of expressions.
+pub trait Authorizer: Send + Sync {
+    /// Decides whether a user may do something.
+    fn authorize(&self, user: &User, question: Question<'_>) -> Decision;
+}
+
+/// The value of the variable `authorizer`.
+#[must_use]
+pub fn authorizer_value(authorizer: Arc<dyn Authorizer>, user: Arc<User>) -> Value<'static> {
+    Value::opaque(Subject { authorizer, user })
+}
+
+/// The value of the variable `authorizer.requestResource`.
+#[must_use]
+pub fn request_resource_value(
+    authorizer: Arc<dyn Authorizer>,
+    user: Arc<User>,
+    check: ResourceCheck,
+) -> Value<'static> {
+    Value::opaque(Resource(Subject { authorizer, user }, check))
+}
+
+/// The functions that call an authorizer.
 pub fn authorization() -> Library {
     library("kubernetes.authz", 0, OVERLOADS)
 }
@@ -24,67 +113,106 @@ pub fn authorization_selectors() -> Library {
 const CHECK: Price = Price::Fixed(350_000);
 
 static OVERLOADS: &[Overload] = &[
-    declared(
+    native(
         "authorizer_path",
         "kubernetes.authorization.Authorizer.path(string) -> kubernetes.authorization.PathCheck",
         Price::ONE,
+        |operands| {
+            let (subject, path) = (subject(operands)?, text(operands, 1)?);
+            if path.trim().is_empty() {
+                return Err(EvalError::other("path must not be empty"));
+            }
+            Ok(Value::opaque(Path(subject.clone(), path.to_owned())))
+        },
     ),
-    declared(
+    native(
         "authorizer_group",
         "kubernetes.authorization.Authorizer.group(string) -> kubernetes.authorization.GroupCheck",
         Price::ONE,
+        |operands| Ok(Value::opaque(Group(subject(operands)?.clone(), text(operands, 1)?.to_owned()))),
     ),
-    declared(
+    native(
         "authorizer_serviceaccount",
         "kubernetes.authorization.Authorizer.serviceAccount(string, string) -> kubernetes.authorization.Authorizer",
         Price::ONE,
+        service_account,
     ),
-    declared(
+    native(
         "groupcheck_resource",
         "kubernetes.authorization.GroupCheck.resource(string) -> kubernetes.authorization.ResourceCheck",
         Price::ONE,
+        |operands| {
+            let (Group(subject, group), resource) = (opaque::<Group>(operands, 0)?, text(operands, 1)?);
+            if resource.trim().is_empty() {
+                return Err(EvalError::other("resource must not be empty"));
+            }
+            let (group, resource) = (group.clone(), resource.to_owned());
+            Ok(Value::opaque(Resource(subject.clone(), ResourceCheck { group, resource, ..ResourceCheck::default() })))
+        },
     ),
-    declared(
+    native(
         "resourcecheck_subresource",
         "kubernetes.authorization.ResourceCheck.subresource(string) -> kubernetes.authorization.ResourceCheck",
         Price::ONE,
+        |operands| narrow(operands, |check, text| check.subresource = text),
     ),
-    declared(
+    native(
         "resourcecheck_namespace",
         "kubernetes.authorization.ResourceCheck.namespace(string) -> kubernetes.authorization.ResourceCheck",
         Price::ONE,
+        |operands| narrow(operands, |check, text| check.namespace = text),
     ),
-    declared(
+    native(
         "resourcecheck_name",
         "kubernetes.authorization.ResourceCheck.name(string) -> kubernetes.authorization.ResourceCheck",
         Price::ONE,
+        |operands| narrow(operands, |check, text| check.name = text),
     ),
-    declared(
+    native(
         "pathcheck_check",
         "kubernetes.authorization.PathCheck.check(string) -> kubernetes.authorization.Decision",
         CHECK,
+        |operands| {
+            let (Path(subject, path), verb) = (opaque::<Path>(operands, 0)?, text(operands, 1)?);
+            Ok(subject.ask(Question::Path { path, verb }))
+        },
     ),
-    declared(
+    native(
         "resourcecheck_check",
         "kubernetes.authorization.ResourceCheck.check(string) -> kubernetes.authorization.Decision",
         CHECK,
+        |operands| {
+            let (Resource(subject, check), verb) = (opaque::<Resource>(operands, 0)?, text(operands, 1)?);
+            Ok(subject.ask(Question::Resource { check, verb }))
+        },
     ),
-    declared("decision_errored", "kubernetes.authorization.Decision.errored() -> bool", Price::ONE),
-    declared("decision_error", "kubernetes.authorization.Decision.error() -> string", Price::ONE),
-    declared("decision_allowed", "kubernetes.authorization.Decision.allowed() -> bool", Price::ONE),
-    declared("decision_reason", "kubernetes.authorization.Decision.reason() -> string", Price::ONE),
+    native("decision_errored", "kubernetes.authorization.Decision.errored() -> bool", Price::ONE, |operands| {
+        Ok(Value::Bool(opaque::<Answer>(operands, 0)?.0.error.is_some()))
+    }),
+    native("decision_error", "kubernetes.authorization.Decision.error() -> string", Price::ONE, |operands| {
+        let error = opaque::<Answer>(operands, 0)?.0.error.as_deref();
+        Ok(Value::string(error.unwrap_or_default()))
+    }),
+    native("decision_allowed", "kubernetes.authorization.Decision.allowed() -> bool", Price::ONE, |operands| {
+        Ok(Value::Bool(opaque::<Answer>(operands, 0)?.0.allowed))
+    }),
+    native("decision_reason", "kubernetes.authorization.Decision.reason() -> string", Price::ONE, |operands| {
+        Ok(Value::string(opaque::<Answer>(operands, 0)?.0.reason.as_str()))
+    }),
 ];
 
 static SELECTOR_OVERLOADS: &[Overload] = &[
-    declared(
+    native(
         "authorizer_fieldselector",
         "kubernetes.authorization.ResourceCheck.fieldSelector(string) -> kubernetes.authorization.ResourceCheck",
         SELECTOR,
+        |operands| narrow(operands, |check, text| check.field_selector = text),
     ),
-    declared(
+    native(
         "authorizer_labelselector",
         "kubernetes.authorization.ResourceCheck.labelSelector(string) -> kubernetes.authorization.ResourceCheck",
         SELECTOR,
+        |operands| narrow(operands, |check, text| check.label_selector = text),
     ),
 ];
 
@@ -102,10 +230,82 @@ fn selector(text: Size) -> Cost {
     Cost::exactly(LIST).plus(text.times_factor(STRING_TRAVERSAL_FACTOR)).plus(requirements)
 }
 
-const fn declared(id: &'static str, signature: &'static str, price: Price) -> Overload {
-    native(id, signature, price, no_authorizer)
+/// The user whose permissions are checked, and the authorizer that checks them.
+#[derive(Clone)]
+struct Subject {
+    authorizer: Arc<dyn Authorizer>,
+    user: Arc<User>,
 }
 
-fn no_authorizer<'v>(_: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
-    Err(EvalError::no_such_overload())
+impl Subject {
+    fn ask<'v>(&self, question: Question<'_>) -> Value<'v> {
+        Value::opaque(Answer(self.authorizer.authorize(&self.user, question)))
+    }
+}
+
+impl fmt::Debug for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Subject").field(&self.user.name).finish()
+    }
+}
+
+#[derive(Debug)]
+struct Path(Subject, String);
+
+#[derive(Debug)]
+struct Group(Subject, String);
+
+#[derive(Debug)]
+struct Resource(Subject, ResourceCheck);
+
+#[derive(Debug)]
+struct Answer(Decision);
+
+/// Values that have functions only: they are equal to nothing.
+macro_rules! receiver {
+    ($of:ty, $name:literal) => {
+        impl HostValue for $of {
+            fn type_of(&self) -> Type {
+                Type::object(concat!("kubernetes.authorization.", $name))
+            }
+
+            fn equals(&self, _: &dyn HostValue) -> bool {
+                false
+            }
+
+            fn text(&self) -> String {
+                concat!("kubernetes.authorization.", $name).to_owned()
+            }
+        }
+    };
+}
+
+receiver!(Subject, "Authorizer");
+receiver!(Path, "PathCheck");
+receiver!(Group, "GroupCheck");
+receiver!(Resource, "ResourceCheck");
+receiver!(Answer, "Decision");
+
+fn subject<'o>(operands: &'o [Value<'_>]) -> Result<&'o Subject, EvalError> {
+    opaque(operands, 0)
+}
+
+fn service_account<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
+    let (subject, namespace, name) = (subject(operands)?, text(operands, 1)?, text(operands, 2)?);
+    if !api::names::dns1123_subdomain(name).is_empty() {
+        return Err(EvalError::other("Invalid service account name"));
+    }
+    if !api::names::dns1123_label(namespace).is_empty() {
+        return Err(EvalError::other("Invalid service account namespace"));
+    }
+    let groups = vec![GROUP_SERVICE_ACCOUNTS.to_owned(), format!("system:serviceaccounts:{namespace}")];
+    let user = User { name: format!("system:serviceaccount:{namespace}:{name}"), groups, ..User::default() };
+    Ok(Value::opaque(Subject { authorizer: subject.authorizer.clone(), user: Arc::new(user) }))
+}
+
+fn narrow<'v>(operands: &[Value<'v>], change: impl FnOnce(&mut ResourceCheck, String)) -> Result<Value<'v>, EvalError> {
+    let (Resource(subject, check), text) = (opaque::<Resource>(operands, 0)?, text(operands, 1)?);
+    let mut check = check.clone();
+    change(&mut check, text.to_owned());
+    Ok(Value::opaque(Resource(subject.clone(), check)))
 }

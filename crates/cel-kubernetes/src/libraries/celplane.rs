@@ -21,7 +21,7 @@ pub fn celplane() -> Library {
 
 const COMPARE: &str = "semver.compare";
 
-/// What `semver(string)` costs, and one more.
+/// Price of `semver(string)`, plus one.
 const COMPARE_PRICE: Price = Price::Sized {
     estimate: |site| site.size(0).times_factor(STRING_TRAVERSAL_FACTOR).plus(Cost::exactly(1)).into(),
     actual: |operands, _| price::read(price::size(operands, 0)).saturating_add(1),

@@ -1,4 +1,4 @@
-//! `cidr`, `isCIDR`, and what a network contains.
+//! `cidr`, `isCIDR`, and containment in networks.
 //!
 //! A network keeps the address it was written with: `10.1.2.3/8` is not equal to `10.0.0.0/8`. Follows Kubernetes
 //! `apiserver/pkg/cel/library/cidr.go` and Go's `netip.Prefix`.
@@ -31,8 +31,8 @@ pub struct CidrValue {
     pub prefix_length: u8,
 }
 
-// The overloads that take text stand behind the others: where only run time tells which one is called, Kubernetes
-// charges nothing for reading the text.
+// The overloads that take text follow the others: for overloads chosen at run time, Kubernetes charges nothing
+// for reading the text.
 static OVERLOADS: &[Overload] = &[
     computed(native("string_to_cidr", "cidr(string) -> opaque(net.CIDR)", PARSE, |operands| {
         parse(text(operands, 0)?).map(Value::opaque)
@@ -141,17 +141,17 @@ fn actual_text(operands: &[Value<'_>]) -> u64 {
 }
 
 impl CidrValue {
-    /// The address lies in the network. One of the other family does not.
+    /// Whether the network contains the address. An address of the other family is not contained.
     pub fn contains(&self, address: IpAddr) -> bool {
         mask(self.address, self.prefix_length) == mask(address, self.prefix_length)
     }
 
-    /// All of the other network lies in this one.
+    /// Whether the network contains the whole other network.
     pub fn contains_network(&self, other: &CidrValue) -> bool {
         self.prefix_length <= other.prefix_length && self.contains(other.address)
     }
 
-    /// The same network with the address's other bits zero.
+    /// The same network with the host bits zero.
     #[must_use]
     pub fn masked(&self) -> CidrValue {
         CidrValue { address: mask(self.address, self.prefix_length), ..*self }
@@ -176,11 +176,11 @@ fn network<'o>(operands: &'o [Value<'_>], operand: usize) -> Result<&'o CidrValu
     opaque(operands, operand)
 }
 
-/// Reads a network, or says what is wrong with it in Kubernetes' words.
+/// Parses a network, or returns an error in Kubernetes' words.
 fn parse(text: &str) -> Result<CidrValue, EvalError> {
     const CONTEXT: &str = "network address parse error during conversion from string";
     let network = parse_prefix(text).map_err(|message| {
-        // Kubernetes says it twice.
+        // Kubernetes repeats the text.
         let quoted = go_text::quote(text);
         EvalError::other(format!("{CONTEXT}: {CONTEXT}: netip.ParsePrefix({quoted}): {message}"))
     })?;

@@ -1,7 +1,7 @@
-//! What `==` costs on values of Kubernetes' own types.
+//! Price of `==` on values of Kubernetes' own types.
 //!
-//! Only the price differs from the standard library's: what `==` does is the evaluator's. Follows the cases of `_==_` in
-//! Kubernetes `apiserver/pkg/cel/library/cost.go`.
+//! Only the price differs from the standard library's: `==` itself is implemented by the evaluator. Follows the
+//! cases of `_==_` in Kubernetes `apiserver/pkg/cel/library/cost.go`.
 
 use cel::cost::{CallEstimate, CallSite, Cost, Price, STRING_TRAVERSAL_FACTOR, Size};
 use cel::env::{Call, Library, LibraryVersion, Overload, PlanTime};

@@ -26,7 +26,7 @@ pub struct Format {
     key: &'static str,
     /// The name it shows.
     name: &'static str,
-    /// How long its regular expression is, or one that would do: feeds the cost.
+    /// Length of its regular expression, or of an equivalent one: determines the cost.
     regex_size: u64,
     validate: fn(&str) -> Vec<String>,
 }

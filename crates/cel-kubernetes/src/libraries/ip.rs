@@ -1,4 +1,4 @@
-//! `ip`, `isIP`, `ip.isCanonical` and what kind of address it is.
+//! `ip`, `isIP`, `ip.isCanonical` and the classification of addresses.
 //!
 //! Addresses with a zone and IPv4 addresses inside IPv6 ones are refused. Follows Kubernetes
 //! `apiserver/pkg/cel/library/ip.go`; networks are in [`cidr`](super::cidr).
@@ -29,7 +29,7 @@ const TYPE_NAME: &str = "net.IP";
 #[derive(Clone, Copy, Debug)]
 pub struct IpValue(pub IpAddr);
 
-/// The text is read, and what it means is written and compared with it.
+/// The text is parsed, formatted and compared with the original.
 const CANONICAL: Price = Price::Sized {
     estimate: |site| site.size(0).times_factor(2.0 * STRING_TRAVERSAL_FACTOR).into(),
     actual: |operands, _| price::scaled(price::size(operands, 0), 2.0 * STRING_TRAVERSAL_FACTOR),
@@ -76,7 +76,7 @@ static OVERLOADS: &[Overload] = &[
     })),
 ];
 
-/// Reads an address, or says what is wrong with it in Kubernetes' words.
+/// Parses an address, or returns an error in Kubernetes' words.
 pub(super) fn parse(text: &str) -> Result<IpValue, EvalError> {
     let quoted = || go_text::quote(text);
     match parse_address(text) {
@@ -113,7 +113,7 @@ fn is_link_local_unicast(address: IpAddr) -> bool {
     }
 }
 
-/// Neither special nor for many; private addresses count.
+/// Whether an address is global unicast; private addresses count.
 fn is_global_unicast(address: IpAddr) -> bool {
     let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
     let is_special = address.is_unspecified() || address.is_loopback() || address.is_multicast() || is_broadcast;

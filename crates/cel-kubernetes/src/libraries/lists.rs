@@ -1,7 +1,7 @@
 //! `isSorted`, `sum`, `min`, `max`, `indexOf`, `lastIndexOf` and `includes` on lists.
 //!
-//! Like Kubernetes, these are forgiving: elements that do not compare with each other count as in order, and those that
-//! do not compare for equality are not what is looked for. Follows Kubernetes `apiserver/pkg/cel/library/lists.go`.
+//! Like Kubernetes, these are lenient: incomparable elements count as in order, and elements that cannot be
+//! compared for equality do not match. Follows Kubernetes `apiserver/pkg/cel/library/lists.go`.
 
 mod partial;
 
@@ -131,7 +131,7 @@ fn extreme<'v>(operands: &[Value<'v>], worse: Ordering, name: &str) -> Result<Va
     best.ok_or_else(|| EvalError::other(format!("{name} called on empty list")))
 }
 
-/// Is it what is looked for? Failing to compare means no.
+/// Whether an element matches. Failing to compare means no.
 fn is_item(element: &Value<'_>, item: &Value<'_>) -> Result<bool, EvalError> {
     match element.equals(item) {
         Err(error) if error.kind() == ErrorKind::Undetermined || error.is_fatal() => Err(error),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn order_ignores_what_does_not_compare() {
+    fn order_ignores_incomparable_elements() {
         check(is_sorted(&[ints(&[1, 1, 2])]), "true");
         check(is_sorted(&[ints(&[2, 1])]), "false");
         check(is_sorted(&[Value::list(vec![Value::Int(1), Value::str("a"), Value::Int(0)])]), "true");

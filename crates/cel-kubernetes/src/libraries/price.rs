@@ -1,13 +1,13 @@
 //! Prices that several functions share.
 //!
-//! Kubernetes prices calls by the name of the function, so all of these also hold where only run time tells which
-//! overload is called. Follows `EstimateCallCost` and `CallCost` in Kubernetes `apiserver/pkg/cel/library/cost.go`.
+//! Kubernetes prices calls by the name of the function, so all of these prices also apply to overloads chosen
+//! at run time. Follows `EstimateCallCost` and `CallCost` in Kubernetes `apiserver/pkg/cel/library/cost.go`.
 
 use cel::cost::{CallSite, Cost, Price, STRING_TRAVERSAL_FACTOR, Size};
 use cel::value::Value;
 use std::ops::ControlFlow;
 
-/// What one code point of a regular expression costs, for each tenth of the text.
+/// Cost of one code point of a regular expression, for each tenth of the text.
 pub(super) const REGEX_FACTOR: f64 = 0.25;
 
 /// The text of operand 0 is read once: parsers of all kinds.
@@ -22,7 +22,7 @@ pub(super) fn size(operands: &[Value<'_>], operand: usize) -> u64 {
     operands.get(operand).map_or(1, Value::size)
 }
 
-/// What reading text of this size costs.
+/// Cost of reading text of this size.
 pub(super) fn read(size: u64) -> u64 {
     scaled(size, STRING_TRAVERSAL_FACTOR)
 }
@@ -32,20 +32,20 @@ pub(super) fn scaled(size: u64, factor: f64) -> u64 {
     (size as f64 * factor).ceil() as u64
 }
 
-/// What a regular expression of some length costs on a text.
+/// Cost of matching a regular expression of this length against a text.
 pub(super) fn regex(text_size: u64, pattern_size: u64) -> u64 {
     // One is added so that an empty text does not make an expensive expression free.
     read(text_size.saturating_add(1)).saturating_mul(scaled(pattern_size, REGEX_FACTOR))
 }
 
-/// Every element of the list in operand 0 is looked at.
+/// Price of visiting every element of the list in operand 0.
 pub(super) const LIST_TRAVERSAL: Price = Price::Sized {
     estimate: |site| estimate_traversal(site, false).into(),
     actual: |operands, _| operands.first().map_or(0, traversal),
     when_dynamic: true,
 };
 
-/// Like [`LIST_TRAVERSAL`], but what is not known to be a list may still be one.
+/// Like [`LIST_TRAVERSAL`], but a value of unknown type may be a list.
 pub(super) const INCLUDES: Price = Price::Sized {
     estimate: |site| estimate_traversal(site, true).into(),
     actual: |operands, _| operands.first().map_or(0, traversal),
@@ -74,13 +74,13 @@ fn estimate_traversal(site: &dyn CallSite, may_be_list: bool) -> Cost {
     site.size(0).times_cost(each)
 }
 
-/// How many values are walked through before that costs more than anything.
+/// Maximum number of values to visit; beyond it, the cost is infinite.
 ///
 /// The reference walks on; values that share their parts many times over then take it forever.
 const STEPS_MAX: u32 = 16 << 20;
 
-/// What walking through a value with all that is in it costs: a tenth of the octets of text, rounded down for each text;
-/// 1 for everything else that is not a container.
+/// Cost of traversing a value with all its parts: a tenth of the octets of text, rounded down for each text; 1
+/// for every other value that is not a container.
 fn traversal(value: &Value<'_>) -> u64 {
     let mut walk = Walk { cost: 0, steps_left: STEPS_MAX };
     match walk.visit(value) {
@@ -125,7 +125,7 @@ impl Walk {
         self.cost = self.cost.saturating_add(cost);
     }
 
-    /// Goes on unless the steps are used up: maps and objects do not say why they stopped.
+    /// Continues unless the steps are used up: maps and objects do not report why they stopped.
     fn flow(&self) -> ControlFlow<()> {
         if self.steps_left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

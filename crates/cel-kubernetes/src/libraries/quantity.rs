@@ -1,6 +1,6 @@
 //! `quantity`, `isQuantity`, and arithmetic and comparison of quantities.
 //!
-//! What a quantity is says [`api::quantity`]. Follows Kubernetes `apiserver/pkg/cel/library/quantity.go`.
+//! Quantities are defined in [`api::quantity`]. Follows Kubernetes `apiserver/pkg/cel/library/quantity.go`.
 
 use std::cmp::Ordering;
 

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_limits_what_is_found() {
+    fn count_limits_the_matches() {
         check_all("123 abc 456", "[0-9]+", -1, "[123, 456]");
         check_all("123 abc 456", "[0-9]+", 1, "[123]");
         check_all("123 abc 456", "[0-9]+", 0, "[]");

@@ -1,6 +1,6 @@
 //! `semver`, `isSemver`, and the order and the numbers of versions.
 //!
-//! What a version is says [`api::semver`]. Follows Kubernetes `apiserver/pkg/cel/library/semverlib.go`.
+//! Versions are defined in [`api::semver`]. Follows Kubernetes `apiserver/pkg/cel/library/semverlib.go`.
 
 use std::cmp::Ordering;
 

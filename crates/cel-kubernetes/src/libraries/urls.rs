@@ -1,4 +1,4 @@
-//! `url`, `isURL` and what a URL consists of.
+//! `url`, `isURL` and the parts of a URL.
 //!
 //! A text is first read as the target of an HTTP request, which must be absolute, and then once more as a URL with a
 //! fragment. Follows Kubernetes `apiserver/pkg/cel/library/urls.go`.

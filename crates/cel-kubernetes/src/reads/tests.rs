@@ -1,4 +1,4 @@
-//! Which labels, fields and attributes an expression can depend on.
+//! Labels, fields and attributes that an expression can depend on.
 
 use super::{Keys, Reads};
 use crate::environments::{Dialect, device, devices, node_affinity, toleration};
@@ -23,7 +23,7 @@ fn taint_fields(expression: &str) -> Vec<String> {
 }
 
 #[test]
-fn named_keys_are_told() {
+fn named_keys_are_reported() {
     assert_eq!(label_keys("node.labels['zone'] == 'a' || has(node.labels.rack)"), ["rack", "zone"]);
     assert_eq!(label_keys("'gpu' in node.labels && node.labels[?'arch'].orValue('') != 'arm'"), ["arch", "gpu"]);
     assert_eq!(label_keys("node.labels.?tier.hasValue()"), ["tier"]);
@@ -31,7 +31,7 @@ fn named_keys_are_told() {
 }
 
 #[test]
-fn what_cannot_be_told_is_everything() {
+fn undecided_reads_are_everything() {
     assert_eq!(label_keys("node.labels.exists(k, k.startsWith('gpu.') && node.labels[k] == 'true')"), ["*"]);
     assert_eq!(label_keys("size(node.labels) > 3"), ["*"]);
     assert_eq!(label_keys("node.labels['a' + 'b'] == 'c'"), ["*"]);
@@ -39,19 +39,19 @@ fn what_cannot_be_told_is_everything() {
 }
 
 #[test]
-fn a_computed_key_reads_what_it_is_computed_from() {
+fn computed_key_reads_its_inputs() {
     assert_eq!(label_keys("{'a': 1}[node.labels['x']] == 1"), ["x"]);
 }
 
 #[test]
-fn fields_of_a_taint_are_told() {
+fn taint_fields_are_reported() {
     assert_eq!(taint_fields("taint.key.startsWith('a') && taint.effect == 'NoExecute'"), ["effect", "key"]);
     assert_eq!(taint_fields("has(taint.timeAdded)"), ["timeAdded"]);
     assert_eq!(taint_fields("[taint].all(t, t.key == 'a')"), ["*"]);
 }
 
 #[test]
-fn attributes_of_a_device_are_told_by_domain_and_name() {
+fn device_attributes_are_reported_by_domain_and_name() {
     let expression = "device.attributes['gpu.example.com'].model == 'a100' && device.driver == 'gpu.example.com'";
     let compiled = device::environment(Dialect::CELPLANE).unwrap().compile(expression).unwrap();
     let reads = Reads::of(compiled.typed());

@@ -1,7 +1,8 @@
-//! What was found out about an expression, and how two such answers differ.
+//! Recorded results of an expression, and their comparison.
 //!
-//! Texts are compared exactly, except for the wording of syntax errors, which belongs to the reference's parser generator: there, the
-//! places must agree. The file knows the language only: the tests of the language read it too.
+//! Texts are compared exactly, except for the wording of syntax errors, which belongs to the reference's parser
+//! generator: there, the positions must agree. This file depends only on the language, because the tests of the
+//! crate `cel` include it.
 
 use cel::program::Evaluation;
 use serde::{Deserialize, Serialize};
@@ -9,27 +10,27 @@ use serde_json::Value as Json;
 
 use super::typed_json;
 
-/// What was found out about an expression. When it does not compile, nothing else is known.
+/// Facts about an expression. If it does not compile, only the error is set.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Answer {
-    /// Why it does not compile.
+    /// Compile error.
     pub compile_error: Option<String>,
     /// The type of its value.
     pub r#type: Option<String>,
-    /// What it costs at least.
+    /// Minimum estimated cost.
     pub cost_min: Option<u64>,
-    /// What it costs at most.
+    /// Maximum estimated cost.
     pub cost_max: Option<u64>,
-    /// Its value, see [`typed_json`].
+    /// Value, see [`typed_json`].
     pub value: Option<Json>,
-    /// Why it has no value.
+    /// Evaluation error.
     pub eval_error: Option<String>,
-    /// What its evaluation cost, whether it has a value or not.
+    /// Actual cost, whether the evaluation succeeded or failed.
     pub actual_cost: Option<u64>,
-    /// Why its value is not what it must be.
+    /// Error if the value does not have the required type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_error: Option<String>,
-    /// What its evaluation costs depends on chance.
+    /// Whether the actual cost depends on chance.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cost_varies: bool,
 }
@@ -40,7 +41,7 @@ impl Answer {
         Answer { compile_error: Some(text), ..Answer::default() }
     }
 
-    /// Adds what an evaluation came to.
+    /// Adds the result of an evaluation.
     #[must_use]
     pub fn with_evaluation(mut self, evaluation: &Evaluation<'_>) -> Answer {
         match &evaluation.result {
@@ -53,7 +54,7 @@ impl Answer {
 
     /// The first thing in which an answer differs from this one, which was recorded.
     pub fn difference(&self, ours: &Answer) -> Option<String> {
-        // What the reference answers with a panic of its own is some error.
+        // A panic of the reference is recorded as an error.
         let panicked = self.eval_error.as_ref().is_some_and(|error| error.starts_with("internal error: "));
         let is_some_error = panicked && ours.eval_error.is_some();
         let loosely = |text: &Option<String>| text.as_deref().map(without_wording);
@@ -74,7 +75,7 @@ fn compare<T: PartialEq + std::fmt::Debug>(what: &str, recorded: &T, ours: &T) -
     (recorded != ours).then(|| format!("{what}: expected {recorded:?}, ours is {ours:?}"))
 }
 
-/// The text, without the words behind `Syntax error: `.
+/// The text, without the wording behind `Syntax error: `.
 fn without_wording(text: &str) -> String {
     const MARK: &str = ": Syntax error: ";
     let lines = text.lines().map(|line| match line.split_once(MARK) {
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_differ_in_what_is_seen_first() {
+    fn first_difference_is_reported() {
         check(r#"{"value":{"int":"1"},"actual_cost":1}"#, r#"{"value":{"int":"1"},"actual_cost":1}"#, None);
         let difference = "actual cost: expected Some(1), ours is Some(2)";
         check(r#"{"actual_cost":1}"#, r#"{"actual_cost":2}"#, Some(difference));

@@ -1,6 +1,7 @@
 //! Values as JSON that keeps their types: `{"int":"-1"}`, `{"list":[…]}`, `{"map":[[key,value],…]}`.
 //!
-//! Numbers are text, so that no reader rounds them. The file knows the language only: the tests of the language read it too.
+//! Numbers are text, so that no reader rounds them. This file depends only on the language, because the tests
+//! of the crate `cel` include it.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -41,7 +42,7 @@ pub fn encode(value: &Value<'_>) -> Json {
     }
 }
 
-/// What is read is not a value in this form.
+/// Text that is not a value in this form.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a typed value")]
 pub struct Misfit(String);
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_values_round_trip() {
         for text in [
             r#"{"null":null}"#,
             r#"{"int":"-9223372036854775808"}"#,
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_typed_value_is_shown() {
+    fn invalid_typed_value_is_shown() {
         for text in ["1", r#"{"int":1}"#, r#"{"int":"x"}"#, r#"{"map":[[{"int":"1"}]]}"#, r#"{"int":"1","uint":"1"}"#] {
             let error = decode(&serde_json::from_str(text).unwrap()).unwrap_err();
             assert_eq!(error.to_string(), format!("`{text}` is not a typed value"));

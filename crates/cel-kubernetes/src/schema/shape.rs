@@ -13,7 +13,7 @@ use cel::value::{EvalError, HostData, HostValue, List, ListShape, Map, MapShape,
 use super::{Kind, ListMeaning, Property, Shape, identifier_of, scalar, with_resource_root};
 use crate::names;
 
-/// How to read documents of a schema.
+/// Returns the interpretation of a schema.
 pub(super) fn of(schema: &Schema, is_resource_root: bool) -> Shape {
     let nullable = schema.nullable;
     let kind = if schema.x_int_or_string { Kind::IntOrString } else { kind_of(schema, is_resource_root) };
@@ -160,7 +160,7 @@ impl Shape {
         }
     }
 
-    /// What is at the end of a path of keys, if nothing on the way is missing or special.
+    /// Returns the value at the end of a path of keys, if no part of the path is missing or special.
     #[inline]
     fn walk<'v>(&'v self, document: &'v json::Value, path: &[Str<'_>]) -> Option<(&'v Shape, &'v json::Value)> {
         let mut at = (self, document);
@@ -356,7 +356,7 @@ impl ListShape for Shape {
     }
 }
 
-/// What tells the elements of a set apart.
+/// Identity of an element of a set.
 fn set_key(element: &Value<'_>) -> Result<String, EvalError> {
     match element {
         Value::List(_) | Value::Map(_) => {
@@ -394,7 +394,7 @@ fn add_to_set<'v>(mut elements: Vec<Value<'v>>, other: &List<'v>) -> Result<Vec<
     Ok(elements)
 }
 
-/// What tells the elements of a list of objects apart: the values of its keys, as text.
+/// Identity of an element of a list of objects: the values of its keys, as text.
 fn element_key(element: &Value<'_>, keys: &[Box<str>]) -> String {
     let mut text = String::new();
     for key in keys {

@@ -1,4 +1,4 @@
-//! Types and sizes of a schema: what fits into one request, where the schema sets no bound.
+//! Types and sizes of a schema: limited by the size of one request, if the schema sets no bound.
 
 use api::structural_schema::Schema;
 use cel::types::Type;
@@ -107,7 +107,7 @@ fn non_negative(count: i64) -> u64 {
     u64::try_from(count).unwrap_or(0)
 }
 
-/// How many things of a size fit into one request, brackets aside.
+/// Number of values of a size that fit into one request, without brackets.
 fn per_request(size: u64) -> u64 {
     REQUEST_BYTES_MAX.saturating_sub(2).checked_div(size).unwrap_or(0)
 }

@@ -40,7 +40,7 @@ pub(crate) fn expression(choices: &mut Choices) -> String {
 struct Generator<'c> {
     choices: &'c mut Choices,
     depth: usize,
-    /// Variables that stand for devices.
+    /// Variables for devices.
     elements: Vec<String>,
     fresh: usize,
 }

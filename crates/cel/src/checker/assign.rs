@@ -1,7 +1,7 @@
-//! What is assignable to what, and the type variables that are bound on the way.
+//! Assignability of types, and the binding of type variables.
 //!
-//! The rules are those of cel-go's checker: `dyn` and failed expressions go with everything, null with what may be null,
-//! a wrapper with its primitive. An attempt that fails leaves no binding behind.
+//! The rules are those of cel-go's checker: `dyn` and failed expressions are compatible with everything, null
+//! with nullable types, a wrapper with its primitive. A failed attempt leaves no bindings.
 
 use crate::syntax::ast::Name;
 use crate::types::{Opaque, Primitive, Type};
@@ -46,19 +46,19 @@ impl<'t> View<'t> {
     }
 }
 
-/// Which variable: one of the checker's, or a type parameter in the type of a declared variable.
+/// A type variable: one of the checker's, or a type parameter in the type of a declared variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Numbered(u32),
     Named(usize),
 }
 
-/// What type variables stand for, as far as it is known.
+/// Types that are bound to type variables so far.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
     numbered: Vec<Option<Type>>,
     named: Vec<(Name, Option<Type>)>,
-    /// What slots held before they were written, since the attempt began.
+    /// Previous contents of the slots that were written since the attempt began.
     trail: Vec<(Slot, Option<Type>)>,
     next: u32,
 }
@@ -76,12 +76,12 @@ impl Bindings {
         Type::Var(self.fresh(1))
     }
 
-    /// The first type is assignable to the second; binds what that needs.
+    /// Whether the first type is assignable to the second; binds type variables as needed.
     pub(super) fn assignable(&mut self, from: &Type, to: &Type) -> bool {
         self.all_assignable([(View::plain(from), View::plain(to))])
     }
 
-    /// Each first type is assignable to the second beside it; binds what that needs.
+    /// Whether each first type is assignable to the second one; binds type variables as needed.
     pub(super) fn all_assignable<'t>(&mut self, pairs: impl IntoIterator<Item = (View<'t>, View<'t>)>) -> bool {
         let assignable = pairs.into_iter().all(|(from, to)| self.unify(from, to));
         if assignable {
@@ -136,7 +136,7 @@ impl Bindings {
         }
     }
 
-    /// Whether `variable`, or what it stands for, goes with `other`.
+    /// Whether `variable`, or the type bound to it, is compatible with `other`.
     fn substitutes(&mut self, other: View<'_>, variable: View<'_>, slot: Slot) -> Substitution {
         if is_exact(other, variable) {
             return Substitution::Valid;
@@ -162,7 +162,7 @@ impl Bindings {
         Substitution::Valid
     }
 
-    /// The variable is part of the type, directly or through what is bound.
+    /// Whether the variable is part of the type, directly or through bound types.
     fn occurs(&self, variable: View<'_>, within: View<'_>) -> bool {
         if is_exact(variable, within) {
             return true;
@@ -249,15 +249,15 @@ impl Bindings {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Substitution {
-    /// The types agree; the variable stands for the more general one.
+    /// The types agree; the variable is bound to the more general one.
     Valid,
-    /// The variable stands for something else.
+    /// The variable is bound to another type.
     Conflict,
     /// The variable is part of the other type.
     Cyclic,
 }
 
-/// The type with its variables replaced; shares what has none.
+/// The type with its variables replaced; parts without variables are shared.
 fn rebuild(view: View<'_>, replace: &mut dyn FnMut(View<'_>) -> Type) -> Type {
     if !has_variable(view.of) {
         return view.of.clone();
@@ -277,7 +277,7 @@ fn rebuild(view: View<'_>, replace: &mut dyn FnMut(View<'_>) -> Type) -> Type {
     }
 }
 
-/// Some part of the type is a variable.
+/// Whether a part of the type is a variable.
 pub(super) fn has_variable(of: &Type) -> bool {
     match of {
         Type::Var(_) | Type::Param(_) => true,
@@ -321,7 +321,7 @@ fn is_as_general(first: View<'_>, second: View<'_>) -> bool {
     }
 }
 
-/// The types are the same, but for whether a primitive may be null.
+/// Whether the types are the same, ignoring whether a primitive may be null.
 pub(super) fn is_same(first: &Type, second: &Type) -> bool {
     is_exact(View::plain(first), View::plain(second))
 }
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn null_goes_with_what_may_be_null() {
+    fn null_is_assignable_to_nullable_types() {
         check("null", "timestamp", true);
         check("duration", "null", true);
         check("wrapper(int)", "null", true);

@@ -151,11 +151,11 @@ enum Resolution {
         result: Type,
     },
     None,
-    /// There is none, and it has been said why.
+    /// No overload matches, and the error was reported.
     Reported,
 }
 
-/// One of the overloads such as `int < double`.
+/// Whether an overload compares different numeric types, such as `int < double`.
 fn compares_different_numbers(overload: &Resolved) -> bool {
     let is_number = |of: &Type| matches!(of, Type::Int | Type::Uint | Type::Double);
     let name = &overload.signature.function;

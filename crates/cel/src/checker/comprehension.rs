@@ -1,7 +1,7 @@
 //! Comprehensions: folds over a list or map, with variables of their own.
 
 use super::assign::View;
-use super::{Checker, Shown, Step};
+use super::{Checker, ShownType, Step};
 use crate::syntax::ast::{Comprehension, ExprId, ExprKind, Name};
 use crate::types::Type;
 
@@ -80,7 +80,7 @@ impl<'a> Checker<'a> {
             other => {
                 let message = format!(
                     "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
-                    Shown(other)
+                    ShownType(other)
                 );
                 self.report(self.ast[it.range].position, message);
                 (Type::Error, Type::Error)

@@ -5,18 +5,18 @@ use std::fmt;
 use crate::types::Type;
 
 /// A type as cel-go's messages show it.
-pub struct Shown<'t>(pub &'t Type);
+pub struct ShownType<'t>(pub &'t Type);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for ShownType<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Type::Any => f.write_str("any"),
             Type::Duration => f.write_str("duration"),
             Type::Timestamp => f.write_str("timestamp"),
             Type::Null => f.write_str("null"),
-            Type::List(element) => write!(f, "list({})", Shown(element)),
-            Type::Map(entry) => write!(f, "map({}, {})", Shown(&entry.0), Shown(&entry.1)),
-            Type::Type(Some(of)) => write!(f, "type({})", Shown(of)),
+            Type::List(element) => write!(f, "list({})", ShownType(element)),
+            Type::Map(entry) => write!(f, "map({}, {})", ShownType(&entry.0), ShownType(&entry.1)),
+            Type::Type(Some(of)) => write!(f, "type({})", ShownType(of)),
             Type::Opaque(opaque) if !opaque.parameters.is_empty() => {
                 write!(f, "{}(", opaque.name)?;
                 write_list(f, &opaque.parameters)?;
@@ -27,7 +27,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-impl fmt::Debug for Shown<'_> {
+impl fmt::Debug for ShownType<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -45,7 +45,7 @@ impl fmt::Display for Operands<'_> {
         if self.receiver
             && let Some((receiver, rest)) = self.types.split_first()
         {
-            write!(f, "{}.", Shown(receiver))?;
+            write!(f, "{}.", ShownType(receiver))?;
             arguments = rest;
         }
         f.write_str("(")?;
@@ -59,7 +59,7 @@ fn write_list(f: &mut fmt::Formatter<'_>, types: &[Type]) -> fmt::Result {
         if index > 0 {
             f.write_str(", ")?;
         }
-        write!(f, "{}", Shown(of))?;
+        write!(f, "{}", ShownType(of))?;
     }
     Ok(())
 }
@@ -70,7 +70,7 @@ mod tests {
 
     #[track_caller]
     fn check(notation: &str, shown: &str) {
-        assert_eq!(Shown(&Type::parse(notation).unwrap()).to_string(), shown);
+        assert_eq!(ShownType(&Type::parse(notation).unwrap()).to_string(), shown);
     }
 
     #[test]

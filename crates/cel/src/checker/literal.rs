@@ -1,7 +1,7 @@
 //! List, map and message literals.
 
 use super::assign::more_general;
-use super::{Checker, Reference, Shown, Step};
+use super::{Checker, Reference, ShownType, Step};
 use crate::syntax::ast::{ExprId, ExprKind, ListElement, MapEntry, Name, StructField};
 use crate::types::Type;
 
@@ -57,7 +57,7 @@ impl<'a> Checker<'a> {
     pub(super) fn finish_key(&mut self, id: ExprId, index: usize) {
         let ExprKind::Map(entries) = &self.ast[id].kind else { return };
         let Some(entry) = entries.get(index) else { return };
-        // The values' type so far lies above the keys'.
+        // The values' type so far is above the keys' on the stack.
         let values = self.joined.pop().flatten();
         let earlier = self.joined.pop().flatten();
         let of = self.type_of(entry.key).clone();
@@ -93,7 +93,7 @@ impl<'a> Checker<'a> {
             self.set_type(id, Type::Error);
             return self.report_undeclared(id, name);
         };
-        // The name `list` stands for lists of anything, which can be built.
+        // The name `list` denotes lists of anything, which can be built.
         let of = self.bindings.substitute_or_dyn(&of);
         let is_message = message_name(&of).is_some();
         if !is_message {
@@ -124,14 +124,14 @@ impl<'a> Checker<'a> {
         let expected = self.field_type(*position, &type_name, name).unwrap_or(Type::Error);
         let actual = self.entry_type(*value, *optional);
         if !self.bindings.assignable(&expected, &actual) {
-            let (expected, actual) = (Shown(&expected), Shown(&actual));
+            let (expected, actual) = (ShownType(&expected), ShownType(&actual));
             let message = format!("expected type of field '{name}' is '{expected}' but provided type is '{actual}'");
             self.report(*position, message);
         }
         self.next_field(id, index.saturating_add(1));
     }
 
-    /// The type of a value in a literal. One that is written with `?` must be optional, and counts as what it holds.
+    /// The type of a value in a literal. A value with `?` must be optional, and has the type of its content.
     fn entry_type(&mut self, id: ExprId, optional: bool) -> Type {
         let of = self.type_of(id).clone();
         if !optional {

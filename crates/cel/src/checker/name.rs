@@ -1,4 +1,5 @@
-//! What names refer to: variables of comprehensions, then what the environment declares, seen from its container.
+//! Name resolution: variables of comprehensions, then the declarations of the environment, relative to its
+//! container.
 
 use std::sync::Arc;
 
@@ -28,7 +29,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Sees a chain of selections as the qualified name of a variable or type, if there is one.
+    /// Interprets a chain of selections as the qualified name of a variable or type; returns whether there is
+    /// one.
     pub(super) fn check_qualified_ident(&mut self, id: ExprId) -> bool {
         let Some(root) = self.qualified_root(id) else { return false };
         let is_local = self.locals.iter().any(|local| local.name == without_dot(root));
@@ -78,7 +80,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Puts a chain of selections into `scratch` as a dotted name.
+    /// Writes a chain of selections into `scratch` as a dotted name.
     fn put_qualified_name(&mut self, id: ExprId) {
         self.scratch.clear();
         self.scratch.reserve(64);
@@ -95,7 +97,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// What the environment means by a name. `shadowed` says that a comprehension has a variable of this name.
+    /// Returns the declaration that a name resolves to in the environment. `shadowed` is true if a
+    /// comprehension has a variable of this name.
     fn find_global(&self, name: &str, shadowed: bool) -> Option<(Type, Reference)> {
         let env = self.env;
         env.container().resolve(name, |candidate| {

@@ -1,7 +1,7 @@
 //! Field selection: `a.b`, `has(a.b)`, `a.?b`.
 
 use super::assign::View;
-use super::{Checker, OverloadSet, Reference, Shown, Step};
+use super::{Checker, OverloadSet, Reference, ShownType, Step};
 use crate::syntax::ast::{ExprId, ExprKind, Literal, operator};
 use crate::types::Type;
 
@@ -67,7 +67,7 @@ impl Checker<'_> {
             }
             Type::Dyn | Type::Any | Type::Error => Type::Dyn,
             other => {
-                let message = format!("type '{}' does not support field selection", Shown(other));
+                let message = format!("type '{}' does not support field selection", ShownType(other));
                 self.report(self.ast[id].position, message);
                 Type::Dyn
             }
@@ -75,7 +75,7 @@ impl Checker<'_> {
         if optional { Type::optional(found) } else { found }
     }
 
-    /// The declared type of an object's field; reports a field that is not there.
+    /// The declared type of an object's field; reports a missing field.
     pub(super) fn field_type(&mut self, position: u32, type_name: &str, field: &str) -> Option<Type> {
         let provider = self.env.provider();
         if let Some(found) = provider.find_field(type_name, field) {

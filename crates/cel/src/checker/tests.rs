@@ -1,4 +1,4 @@
-//! Checking: types, references, overloads, and the texts of what is wrong.
+//! Checking: types, references, overloads, and the texts of errors.
 
 use super::*;
 use crate::cost::Price;

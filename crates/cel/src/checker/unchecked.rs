@@ -1,7 +1,7 @@
 //! A tree that was not checked, made ready to run: names are resolved, types are left to run time.
 //!
-//! Every function means all its overloads that take this many operands; one that does not exist has none, which is an error only
-//! when it is called. Follows what cel-go's planner does with a parsed expression.
+//! Every function has all its overloads with this number of operands; a missing function has none, which is an
+//! error only when it is called. Follows cel-go's planner for parsed expressions.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::syntax::ast::{Ast, ExprId, ExprKind, Name};
 use crate::types::Type;
 
 impl TypedAst {
-    /// Takes a parsed expression as it is: every part of it is `dyn`, and what does not fit fails when it is evaluated.
+    /// Accepts a parsed expression unchecked: every part of it is `dyn`, and mismatches fail at evaluation.
     pub fn unchecked(env: &Env, ast: Ast) -> TypedAst {
         let count = ast.node_count();
         let mut references = Vec::with_capacity(count);
@@ -39,7 +39,7 @@ struct Resolver<'a> {
     pending: Vec<Step<'a>>,
 }
 
-/// What is still to be done.
+/// Pending work.
 enum Step<'a> {
     Visit(ExprId),
     /// Opens the scope of a comprehension's variable.
@@ -88,7 +88,8 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// Finds the variable, constant or type that a name means, seen from the container; says whether there is one.
+    /// Resolves a name to a variable, constant or type, relative to the container; returns whether there is
+    /// one.
     fn resolve_variable(&mut self, id: ExprId) -> bool {
         let Some(name) = self.global_name(id) else { return false };
         let env = self.env;
@@ -172,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn names_mean_what_the_container_says_unless_a_comprehension_names_them() {
+    fn container_resolves_names_except_comprehension_variables() {
         check("y + 1", "3");
         check("[7].exists(y, y == 7)", "true");
         check("[7].exists(y, .a.y == 2)", "true");
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_fails_when_it_is_evaluated() {
+    fn mismatch_fails_at_evaluation() {
         check("unknown(1) || true", "true");
         check("true ? 'cows' : 17", "cows");
         check("1 + 'a'", "no such overload");

@@ -1,62 +1,20 @@
-//! What is examined once an expression has checked: literals that can never be right, and limits on its shape.
+//! Validation of checked expressions: literals that can never be valid, and limits on the shape.
 //!
-//! An environment lists its [`Validator`]s; hosts and libraries add their own with [`Validator::Custom`].
 //! Follows the order, the positions and the texts of cel-go's `cel/validator.go`.
 
 use super::assign::is_same;
-use super::format::Shown;
+use super::format::ShownType;
 use super::{Reference, TypedAst};
-use crate::env::{Function, Implementation};
+use crate::env::{Function, Implementation, Validator};
 use crate::regex::Regex;
 use crate::source::Issues;
 use crate::syntax::ast::{ExprId, ExprKind, Literal};
 use crate::types::Type;
 use crate::value::Value;
 
-/// Something to examine in a checked expression.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub enum Validator {
-    /// The literal in `duration('1h')` is a duration.
-    DurationLiterals,
-    /// The literal in `timestamp('2020-01-01T00:00:00Z')` is a timestamp.
-    TimestampLiterals,
-    /// The literal in `text.matches('[a-z]+')` is a regular expression.
-    RegexLiterals,
-    /// The elements of a list literal, the keys and the values of a map literal have one type: not even `dyn` is mixed with others.
-    HomogeneousLiterals,
-    /// Comprehensions stand within each other at most this deep. Those over an empty list literal are not counted.
-    NestingLimit(usize),
-    /// The host's or a library's own.
-    Custom(CustomValidator),
-}
-
-/// A validator of the host or of a library.
-#[derive(Clone, Copy, Debug)]
-pub struct CustomValidator {
-    /// A validator's name is its identity: an environment holds it once.
-    pub name: &'static str,
-    /// Reports what is wrong.
-    pub validate: fn(&TypedAst, &mut Issues),
-    /// In the operands of these functions, literals may be mixed: `format` takes a list of anything.
-    pub mixed_literals_within: &'static [&'static str],
-}
-
 impl Validator {
-    /// The name, by which an environment knows whether it has the validator already.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Validator::DurationLiterals => "cel.validator.duration",
-            Validator::TimestampLiterals => "cel.validator.timestamp",
-            Validator::RegexLiterals => "cel.validator.matches",
-            Validator::HomogeneousLiterals => "cel.validator.homogeneous_literals",
-            Validator::NestingLimit(_) => "cel.validator.comprehension_nesting_limit",
-            Validator::Custom(custom) => custom.name,
-        }
-    }
-
-    /// There may be something to report.
-    fn is_needed(&self, seen: Seen) -> bool {
+    /// Whether there may be something to report.
+    fn is_needed(&self, seen: VisitedKinds) -> bool {
         match self {
             Validator::DurationLiterals | Validator::TimestampLiterals | Validator::RegexLiterals => seen.literal_calls,
             Validator::HomogeneousLiterals => seen.mixable_literals,
@@ -81,24 +39,24 @@ const DURATION: &str = "duration";
 const TIMESTAMP: &str = "timestamp";
 const MATCHES: &str = "matches";
 
-/// What the checker met on its way, so that a tree is only searched for what it may hold.
+/// Kinds of nodes that the checker visited, so that a tree is searched only for nodes that it may contain.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
-    /// A call of a function whose literal arguments are examined.
+pub(super) struct VisitedKinds {
+    /// Whether there is a call of a function whose literal arguments are validated.
     pub(super) literal_calls: bool,
-    /// A list or map literal with several entries.
+    /// Whether there is a list or map literal with several entries.
     pub(super) mixable_literals: bool,
     pub(super) comprehensions: bool,
 }
 
-impl Seen {
+impl VisitedKinds {
     pub(super) fn call(&mut self, function: &Function, first_is_literal: bool) {
         self.literal_calls |= first_is_literal && matches!(&*function.name, DURATION | TIMESTAMP | MATCHES);
     }
 }
 
 /// Runs the environment's validators.
-pub(super) fn validate(checked: TypedAst, seen: Seen) -> Result<TypedAst, Issues> {
+pub(super) fn validate(checked: TypedAst, seen: VisitedKinds) -> Result<TypedAst, Issues> {
     let mut issues: Option<Issues> = None;
     for validator in checked.env.validators().iter().filter(|validator| validator.is_needed(seen)) {
         let issues = issues.get_or_insert_with(|| Issues::new(checked.ast.source()));
@@ -129,7 +87,7 @@ fn check_first_argument(
     }
 }
 
-/// The function that is called accepts the literal.
+/// Whether the called function accepts the literal.
 fn converts(checked: &TypedAst, call: ExprId, literal: &Literal) -> bool {
     let Reference::Function { function, overloads, .. } = checked.reference(call) else { return true };
     let operands = [Value::from(literal)];
@@ -152,7 +110,7 @@ fn is_regex(_: &TypedAst, _: ExprId, literal: &Literal) -> bool {
 
 fn check_homogeneous(checked: &TypedAst, issues: &mut Issues) {
     let mut mismatch = |id: ExprId, expected: &Type, actual: &Type| {
-        let message = format!("expected type '{}' but found '{}'", Shown(expected), Shown(actual));
+        let message = format!("expected type '{}' but found '{}'", ShownType(expected), ShownType(actual));
         issues.report(checked.ast[id].position, message);
     };
     let literals = literals_to_compare(checked);
@@ -182,7 +140,7 @@ fn check_homogeneous(checked: &TypedAst, issues: &mut Issues) {
     }
 }
 
-/// The type of an element or a map's value: an optional one counts as what it holds.
+/// The type of an element or a map's value; an optional one has the type of its content.
 fn entry_type(checked: &TypedAst, id: ExprId, optional: bool) -> &Type {
     let of = checked.type_of(id);
     if optional { of.as_optional().unwrap_or(of) } else { of }
@@ -205,7 +163,8 @@ fn literals_to_compare(checked: &TypedAst) -> Vec<ExprId> {
         name.is_some_and(|name| customs.flatten().any(|function| *function == name))
     };
     let mut found = Vec::new();
-    // Each node on the way down, its next child, and whether it stands in a function that takes mixed literals.
+    // Each node on the path down, its next child, and whether it is inside a function that accepts mixed
+    // literals.
     let mut path = vec![(ast.root(), 0_usize, false)];
     while let Some((id, next, mixed)) = path.last_mut() {
         match ast[*id].kind.child(*next) {
@@ -231,7 +190,7 @@ fn check_nesting(checked: &TypedAst, issues: &mut Issues, limit: usize) {
         ExprKind::Comprehension(it) => !matches!(&ast[it.range].kind, ExprKind::List(elements) if elements.is_empty()),
         _ => false,
     };
-    // Each node on the way down, its next child, and how many loops it stands in, itself included.
+    // Each node on the path down, its next child, and its number of enclosing loops, including itself.
     let mut path = vec![(ast.root(), 0_usize, usize::from(loops(ast.root())))];
     while let Some((id, next, nesting)) = path.last_mut() {
         match ast[*id].kind.child(*next) {

@@ -1,24 +1,25 @@
-//! What a checked expression costs at least and at most.
+//! Minimum and maximum cost of a checked expression.
 //!
-//! What a call costs says the [`Price`] of its overloads; here is what the tree's structure says: selections, literals
-//! that create containers, branches, comprehensions, and how sizes of containers and of what is in them travel through
-//! the tree. Follows cel-go's `checker/cost.go`, because users depend on the numbers.
+//! The cost of a call is given by the [`Price`] of its overloads; this module adds the structure of the tree:
+//! selections, literals that create containers, branches, comprehensions, and the sizes of containers and their
+//! contents. Follows cel-go's `checker/cost.go`, because users depend on the numbers.
 
 use super::path::{Path, Paths};
 use super::{CallEstimate, CallSite, Cost, PathStep, Size, SizeHints};
+use super::{LIST_CREATION, MAP_CREATION, STRUCT_CREATION};
 use crate::checker::{OverloadSet, Reference, TypedAst};
 use crate::env::{Function, Resolved};
 use crate::syntax::ast::{Comprehension, ExprId, ExprKind, Literal, Name, operator};
 use crate::types::{Primitive, Type};
 
 const IDENT_OR_SELECT: Cost = Cost::exactly(1);
-const CREATE_LIST: Cost = Cost::exactly(10);
-const CREATE_MAP: Cost = Cost::exactly(30);
-const CREATE_STRUCT: Cost = Cost::exactly(40);
+const CREATE_LIST: Cost = Cost::exactly(LIST_CREATION);
+const CREATE_MAP: Cost = Cost::exactly(MAP_CREATION);
+const CREATE_STRUCT: Cost = Cost::exactly(STRUCT_CREATION);
 
-/// What evaluating the expression costs at least and at most, given how large its input is.
+/// Estimates the minimum and maximum cost of the expression for input of the given size.
 ///
-/// The minimum does not know what planning computes in advance, so an evaluation can cost less.
+/// The minimum ignores constant folding, so an evaluation can cost less.
 pub fn estimate(typed: &TypedAst, hints: &dyn SizeHints) -> Cost {
     let has_cost = u64::from(typed.env().options().presence_test_has_cost);
     let mut estimator = Estimator {
@@ -38,9 +39,9 @@ struct Estimator<'a> {
     typed: &'a TypedAst,
     hints: &'a dyn SizeHints,
     presence_test: Cost,
-    /// What is known about each node, by its index.
+    /// Facts about each node, by its index.
     facts: Vec<Facts>,
-    /// What is in containers; facts and local variables hold indices.
+    /// Entries of containers; facts and local variables hold indices into this list.
     entries: Vec<Entry>,
     paths: Paths<'a>,
     /// The variables of enclosing comprehensions, innermost last.
@@ -49,7 +50,7 @@ struct Estimator<'a> {
     operands: Vec<Operand>,
 }
 
-/// What is known about a node.
+/// Facts about a node.
 #[derive(Clone, Copy)]
 struct Facts {
     size: Option<Size>,
@@ -64,7 +65,7 @@ impl Facts {
 /// An index into [`Estimator::entries`].
 type EntryId = Option<u32>;
 
-/// How large the entries of a list or map are. The key of a list's entry is the index.
+/// Sizes of the entries of a list or map. The key of a list's entry is the index.
 #[derive(Clone, Copy)]
 struct Entry {
     is_list: bool,
@@ -261,7 +262,8 @@ impl<'a> Estimator<'a> {
         Operand { id, path: self.path(id), size: self.size(id) }
     }
 
-    /// What `cel.bind` and the like expand to: a fold over nothing, whose result uses the accumulator as a variable.
+    /// Whether a comprehension is the expansion of `cel.bind` or a similar macro: a fold over an empty list,
+    /// whose result uses the accumulator as a variable.
     fn is_binding(&self, fold: &Comprehension) -> bool {
         let ast = self.typed.ast();
         let nothing = matches!(&ast[fold.range].kind, ExprKind::List(elements) if elements.is_empty());
@@ -282,10 +284,10 @@ impl<'a> Estimator<'a> {
         let outer = self.locals.len();
         self.push_bound(&fold.accumulator, fold.init);
         match &fold.second_variable {
-            None => self.push_iterated(&fold.variable, fold.range, Iterated::Element),
+            None => self.push_iterated(&fold.variable, fold.range, IterationSource::Element),
             Some(second) => {
-                self.push_iterated(&fold.variable, fold.range, Iterated::Key);
-                self.push_iterated(second, fold.range, Iterated::Value);
+                self.push_iterated(&fold.variable, fold.range, IterationSource::Key);
+                self.push_iterated(second, fold.range, IterationSource::Value);
             }
         }
         let each = self.cost(fold.condition).plus(self.cost(fold.step));
@@ -310,21 +312,21 @@ impl<'a> Estimator<'a> {
         sum.plus(times.times_cost(each))
     }
 
-    /// Opens the scope of a variable that stands for an expression.
+    /// Opens the scope of a variable that is bound to an expression.
     fn push_bound(&mut self, name: &'a Name, id: ExprId) {
         let (path, entry, size) = (self.path(id), self.entry_id(id), self.size(id));
         self.locals.push(Local { name, path, size, entry });
     }
 
-    /// Opens the scope of a variable that stands for a part of each entry.
-    fn push_iterated(&mut self, name: &'a Name, range: ExprId, part: Iterated) {
+    /// Opens the scope of a variable that iterates over a part of each entry.
+    fn push_iterated(&mut self, name: &'a Name, range: ExprId, part: IterationSource) {
         let entry = self.entry(range);
         let is_list = entry.map_or(matches!(self.typed.type_of(range), Type::List(_)), |entry| entry.is_list);
         let (step, of_value) = match (part, is_list) {
-            (Iterated::Element | Iterated::Value, true) => (PathStep::Items, true),
-            (Iterated::Key, true) => (PathStep::Indices, false),
-            (Iterated::Value, false) => (PathStep::Values, true),
-            (Iterated::Element | Iterated::Key, false) => (PathStep::Keys, false),
+            (IterationSource::Element | IterationSource::Value, true) => (PathStep::Items, true),
+            (IterationSource::Key, true) => (PathStep::Indices, false),
+            (IterationSource::Value, false) => (PathStep::Values, true),
+            (IterationSource::Element | IterationSource::Key, false) => (PathStep::Keys, false),
         };
         let size = entry.map(|entry| if of_value { entry.value } else { entry.key });
         let range = self.path(range);
@@ -428,9 +430,9 @@ impl<'a> Estimator<'a> {
     }
 }
 
-/// What a comprehension's variable stands for.
+/// Source of the values of a comprehension's variable.
 #[derive(Clone, Copy)]
-enum Iterated {
+enum IterationSource {
     /// The element of a list, the key of a map.
     Element,
     Key,
@@ -463,7 +465,7 @@ fn written_size(kind: &ExprKind) -> Option<u64> {
     u64::try_from(size).ok()
 }
 
-/// All values of the type are equally large.
+/// Whether all values of the type have the same size.
 fn is_scalar(of: &Type) -> bool {
     match of {
         Type::Bool | Type::Int | Type::Uint | Type::Double | Type::Duration | Type::Timestamp => true,
@@ -508,7 +510,7 @@ impl CallSite for Call<'_, '_> {
             _ => return None,
         };
         let mut path = self.estimator.paths.steps(operand.path).to_vec();
-        // The elements of what no path leads to have none either: only their type is asked about.
+        // Elements of containers without a path have none either: only their type is used.
         if !path.is_empty() {
             path.push(PathStep::Items);
         }

@@ -6,11 +6,9 @@ use super::function::{Implementation, OVERLOADS_MAX, Resolved};
 use super::names::{NameMap, Roots};
 use super::well_known::WellKnown;
 use super::{
-    Call, Container, Env, Function, Inner, LibraryVersion, NoTypes, Overload, PartialFunction, Singleton, TypeProvider,
-    Variable,
+    Call, Container, Env, Function, Inner, LibraryVersion, NoTypes, Overload, PartialFunction, Price, Singleton,
+    TypeProvider, Validator, Variable,
 };
-use crate::checker::Validator;
-use crate::cost::Price;
 use crate::syntax;
 use crate::syntax::ast::Name;
 use crate::syntax::macros::{Macro, MacroTable};
@@ -20,7 +18,7 @@ use crate::value::{EvalError, Value};
 /// A set of functions, types and macros that an environment can hold, up to a version.
 #[derive(Clone, Debug)]
 pub struct Library {
-    /// What it is called.
+    /// Name of the library.
     pub name: &'static str,
     /// Overloads that appeared later are left out.
     pub version: LibraryVersion,
@@ -32,13 +30,13 @@ pub struct Library {
     pub types: Vec<(&'static str, Type)>,
     /// Its macros, of all versions.
     pub macros: &'static [Macro],
-    /// What it examines once an expression has checked.
+    /// Validators that run after an expression has been checked.
     pub validators: &'static [Validator],
-    /// What can be said of its functions where operands are not known.
+    /// Implementations of its functions for unknown operands.
     pub partial: &'static [(&'static str, PartialFunction)],
 }
 
-/// Why an environment cannot be built.
+/// A reason why an environment cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvError {
@@ -53,7 +51,7 @@ pub enum EnvError {
     Conflict(String),
 }
 
-/// Gathers what an environment holds; see [`Env::builder`].
+/// Collects the parts of an environment; see [`Env::builder`].
 #[derive(Clone, Debug)]
 pub struct Builder {
     pub(super) inner: Inner,
@@ -102,7 +100,7 @@ impl Builder {
         self
     }
 
-    /// The types that the host declares, beside protobuf's own: wrappers, timestamps and their like.
+    /// Adds the types of the host to protobuf's own: wrappers, timestamps and similar ones.
     #[must_use]
     pub fn types(mut self, provider: Arc<dyn TypeProvider>) -> Self {
         self.inner.provider = Arc::new(WellKnown(provider));
@@ -116,7 +114,7 @@ impl Builder {
         self
     }
 
-    /// Changes what an expression's text may hold, and how large it may be.
+    /// Changes the options and limits of the parser.
     #[must_use]
     pub fn syntax(mut self, change: impl FnOnce(&mut syntax::Options)) -> Self {
         change(&mut self.inner.syntax);
@@ -130,7 +128,7 @@ impl Builder {
         self
     }
 
-    /// Adds something to examine once an expression has checked. One that is there already is not added again.
+    /// Adds a validator, unless it was added before.
     #[must_use]
     pub fn validator(mut self, validator: Validator) -> Self {
         if !self.inner.validators.iter().any(|known| known.name() == validator.name()) {
@@ -210,7 +208,7 @@ impl Builder {
             .or_insert_with(|| Arc::new(Function { name, overloads: Vec::new(), singleton: None, partial: None }));
         let function = Arc::make_mut(function);
         if matches!(overload.implementation, Implementation::Closure(_)) {
-            // What a library says about its own code need not hold for the host's.
+            // Properties of a library's own code need not hold for the host's.
             function.partial = None;
         }
         if let Some(earlier) = function.overloads.iter_mut().find(|earlier| earlier.id == overload.id) {

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::cost::Price;
+use super::Price;
 use crate::syntax::ast::Name;
 use crate::types::{Opaque, Signature, Type};
 use crate::value::{EvalError, Value};
 
-/// What a call comes to where some operands are [`Value::Unknown`], and none has failed: a value, or one that is not known, which
-/// must be right for every completion. Nothing where it cannot say more than that it can be anything.
+/// Computes a call for which some operands are [`Value::Unknown`] and none has failed: returns a value, or an
+/// unknown value that is correct for every completion. Returns `None` if nothing is known about the result.
 ///
 /// How operands fail is none of its business, and those that can be a few values only come to it one by one.
 pub type PartialFunction = for<'v> fn(&[Value<'v>]) -> Option<Value<'v>>;
@@ -20,13 +20,13 @@ pub type NativeFunction = for<'v> fn(&[Value<'v>]) -> Result<Value<'v>, EvalErro
 /// Code that was made for a certain call when the program was planned, for instance around a regular expression.
 pub type Prepared = Arc<dyn for<'v> Fn(&[Value<'v>]) -> Result<Value<'v>, EvalError> + Send + Sync>;
 
-/// The same for a call that asks something of the text in its first operand: needs no values.
+/// A prepared predicate on the text of the first operand: needs no values.
 pub type PreparedTest = Arc<dyn Fn(&str) -> Result<bool, EvalError> + Send + Sync>;
 
 /// Makes code for a call from those of its operands that are constant, or leaves it to run time.
 pub type Prepare = fn(&[Option<&Value<'static>>]) -> Option<Result<PreparedCall, EvalError>>;
 
-/// What a [`Prepare`] makes.
+/// A call after preparation by [`Prepare`].
 #[derive(Clone)]
 pub enum PreparedCall {
     /// Code for any call.
@@ -60,7 +60,7 @@ impl PreparedCall {
     }
 }
 
-/// A question about two texts.
+/// A predicate on two texts.
 pub type TextTest = fn(&str, &str) -> bool;
 
 /// The version of a library in which a function appeared.
@@ -76,15 +76,15 @@ pub struct Overload {
     pub signature: &'static str,
     /// The library's version that brought it.
     pub since: LibraryVersion,
-    /// What a call costs.
+    /// Cost of a call.
     pub price: Price,
-    /// What a call does.
+    /// Implementation of the call.
     pub call: Call,
-    /// What can be done before the first call.
+    /// Work that the planner can do before the first call.
     pub plan_time: PlanTime,
 }
 
-/// What a call does.
+/// Implementation of a call.
 #[derive(Clone, Copy, Debug)]
 pub enum Call {
     /// The evaluator knows: logical operators, equality, indexing, selection.
@@ -95,21 +95,21 @@ pub enum Call {
     Native(NativeFunction),
 }
 
-/// What a planner may do with a call before it runs for the first time.
+/// Work that the planner can do before a call runs for the first time.
 #[derive(Clone, Copy)]
 pub enum PlanTime {
     /// Nothing.
     Nothing,
     /// Nothing, but a call stops at the first operand that fails: cel-go's functions of any number of operands.
     InTurn,
-    /// Computes calls with constant operands once; they still cost what they cost. An error stays one of run time.
+    /// Computes calls with constant operands once, at the same cost. An error stays a run-time error.
     Compute,
     /// Computes calls with one constant operand; they cost nothing, and an error means that there is no program.
     /// These are cel-go's type conversions.
     Convert,
     /// Makes code for this call, if the operands that are constant allow it. An error means that there is no program.
     Prepare(Prepare),
-    /// The same where cel-go does so, too: its call then stops at the first operand that fails.
+    /// Like `Compute`, where cel-go does the same: its call then stops at the first failing operand.
     Replace(Prepare),
 }
 
@@ -126,16 +126,16 @@ impl fmt::Debug for PlanTime {
     }
 }
 
-/// One implementation for all overloads of a function, chosen by what the first operand is.
+/// One implementation for all overloads of a function, which dispatches on the first operand.
 #[derive(Clone, Copy, Debug)]
 pub struct Singleton {
     /// The function's name.
     pub function: &'static str,
-    /// Which first operands it takes; for others the call fails with `no such overload: FUNCTION`.
+    /// Whether a first operand is accepted; for others the call fails with `no such overload: FUNCTION`.
     pub accepts: fn(&Value<'_>) -> bool,
     /// The code.
     pub call: NativeFunction,
-    /// What the call comes to where both operands are text: needs no values, and must agree with `call`.
+    /// Result of the call if both operands are text: needs no values, and must agree with `call`.
     pub texts: Option<TextTest>,
 }
 
@@ -170,15 +170,15 @@ pub struct Resolved {
     pub id: Name,
     /// Parameters and result.
     pub signature: Signature,
-    /// Some parameter or the result has a type parameter.
+    /// Whether a parameter or the result has a type parameter.
     pub generic: bool,
     /// The signature with its type parameters numbered, if it has any.
     pub(crate) pattern: Option<Pattern>,
-    /// What a call costs.
+    /// Cost of a call.
     pub price: Price,
-    /// What a call does.
+    /// Implementation of the call.
     pub implementation: Implementation,
-    /// What can be done before the first call.
+    /// Work that the planner can do before the first call.
     pub plan_time: PlanTime,
 }
 
@@ -199,11 +199,11 @@ pub struct Function {
     pub overloads: Vec<Resolved>,
     /// The implementation that all overloads share.
     pub singleton: Option<Singleton>,
-    /// What can be said where operands are not known.
+    /// Implementation for unknown operands.
     pub partial: Option<PartialFunction>,
 }
 
-/// How many overloads a function can have: one bit each in a checked call.
+/// Maximum number of overloads of a function: one bit each in a checked call.
 pub(crate) const OVERLOADS_MAX: usize = 64;
 
 impl Overload {
@@ -245,7 +245,7 @@ impl Resolved {
         Resolved { id, signature, generic, pattern, price, implementation, plan_time: PlanTime::Nothing }
     }
 
-    /// The operands have the kinds that the parameters ask for, as far as kinds go.
+    /// Whether the operands have the kinds of the parameters.
     pub fn accepts(&self, operands: &[Value<'_>]) -> bool {
         let parameters = &self.signature.parameters;
         parameters.len() == operands.len() && parameters.iter().zip(operands).all(|(of, value)| is_of_type(value, of))
@@ -283,7 +283,7 @@ fn numbered<'t>(of: &'t Type, names: &mut Vec<&'t Name>) -> Type {
     }
 }
 
-/// The value is of the type, as far as its kind tells: elements are not looked at.
+/// Whether the value is of the type, judged by its kind: elements are not examined.
 fn is_of_type(value: &Value<'_>, of: &Type) -> bool {
     match (of, value) {
         (Type::Dyn | Type::Any | Type::Param(_) | Type::Var(_) | Type::Error, _) => true,
@@ -299,7 +299,7 @@ fn is_of_type(value: &Value<'_>, of: &Type) -> bool {
         | (Type::Map(_), Value::Map(_))
         | (Type::Type(_), Value::Type(_))
         | (Type::Wrapper(_), Value::Null) => true,
-        // As in cel-go, the first element speaks for all.
+        // As in cel-go, the first element represents all.
         (Type::List(element), Value::List(list)) => list.get(0).is_none_or(|first| is_of_type(&first, element)),
         (Type::Wrapper(primitive), value) => is_of_type(value, &primitive.unwrapped()),
         (Type::Opaque(_), Value::Optional(_)) => of.as_optional().is_some(),

@@ -5,10 +5,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 use crate::syntax::ast::Name;
 
-/// What is declared under each name.
+/// Declarations by name.
 pub(super) type NameMap<V> = HashMap<Name, V, BuildHasherDefault<NameHasher>>;
 
-/// Mixes eight octets at a time. Whoever writes an expression cannot add to a table, so it need not withstand them.
+/// Mixes eight octets at a time. It need not resist collision attacks, because the authors of expressions
+/// cannot add names to a table.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct NameHasher(u64);
 
@@ -41,7 +42,7 @@ impl Hasher for NameHasher {
     }
 }
 
-/// Which first parts qualified names have, roughly: a part that is not in the set begins no name.
+/// Approximate set of the first parts of qualified names: a part that is not in the set begins no name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Roots(u64);
 
@@ -53,7 +54,7 @@ impl Roots {
         }
     }
 
-    /// Some name may begin with this part.
+    /// Whether a name may begin with this part.
     pub(super) fn may_contain(self, root: &str) -> bool {
         self.0 & bit(root) != 0
     }
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn roots_hold_what_was_added() {
+    fn roots_contain_added_names() {
         let mut roots = Roots::default();
         roots.insert("math.abs");
         roots.insert("size");

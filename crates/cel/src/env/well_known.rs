@@ -1,4 +1,5 @@
-//! Protobuf's own messages that stand for values of the language: every environment knows them, beside the host's types.
+//! Protobuf's well-known messages for values of the language: every environment has them, in addition to the
+//! host's types.
 //!
 //! They can be built in an expression and become a value at once: `google.protobuf.Int64Value{value: 1}` is `1`.
 //! Follows cel-go's registry; as there, only timestamps and durations are types at run time.

@@ -1,4 +1,4 @@
-//! Comprehensions with two variables: their macros, and what these call.
+//! Comprehensions with two variables: their macros, and the functions these call.
 //!
 //! `transformMap` and `transformMapEntry` build their map with `cel.@mapInsert`, once per iteration. The code here copies
 //! the map; an evaluator that owns the accumulator inserts in place with [`Map::insert_all`](crate::value::Map::insert_all).

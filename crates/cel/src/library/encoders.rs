@@ -26,7 +26,7 @@ pub fn encoders() -> Library {
 static OVERLOADS: &[Overload] = &[
     native("base64_decode_string", ":base64.decode(string) -> bytes", Price::ONE, |operands| {
         let text = text(operands, 0)?.as_bytes();
-        // Text without padding is tried second, and its error is the one that is told.
+        // Text without padding is tried second, and the error of that attempt is reported.
         let octets = decode(text, true)
             .or_else(|_| decode(text, false))
             .map_err(|Corrupt(at)| EvalError::other(format!("illegal base64 data at input byte {at}")))?;

@@ -7,9 +7,9 @@
 
 mod partial;
 
-use super::price::{LIST_CREATION, result_size, size};
+use super::price::{result_size, size};
 use super::{int, list, native, shared, since, unexpected};
-use crate::cost::{CallEstimate, CallSite, Cost, Price, Size};
+use crate::cost::{CallEstimate, CallSite, Cost, LIST_CREATION, Price, Size};
 use crate::env::{Library, LibraryVersion, Overload, Singleton};
 use crate::syntax::ast::Literal;
 use crate::syntax::macros;

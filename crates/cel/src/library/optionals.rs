@@ -1,9 +1,10 @@
 //! Optional values.
 //!
-//! Optional selection and indexing are the evaluator's own, and so are `or` and `orValue`: the receiver is evaluated first;
-//! an error or unknown is the answer, a present value too (`or` gives the optional, `orValue` what is in it), and only an
-//! absent one evaluates the argument, which then is the answer, whatever it is. Any other receiver fails with
-//! `no such overload`. At run time the call itself is free, although its estimate is 1.
+//! Optional selection and indexing are implemented by the evaluator, and so are `or` and `orValue`: the
+//! receiver is evaluated first; an error or unknown is the result, a present value too (`or` yields the
+//! optional, `orValue` its content), and only an absent one evaluates the argument, which is then the result.
+//! Any other receiver fails with `no such overload`. At run time the call itself is free, although its estimate
+//! is 1.
 //!
 //! Follows cel-go's `cel.OptionalTypes`, versions 0 to 2; the syntax `.?`, `[?]`, `?` belongs to the parser.
 

@@ -5,11 +5,8 @@
 use crate::cost::{CallEstimate, CallSite, Cost, Outcome, Price, STRING_TRAVERSAL_FACTOR, Size};
 use crate::value::Value;
 
-/// What one code point of a regular expression costs, for each tenth of the text.
+/// Cost of one code point of a regular expression, for each tenth of the text.
 pub(super) const REGEX_FACTOR: f64 = 0.25;
-
-/// What making a list costs.
-pub(super) const LIST_CREATION: u64 = 10;
 
 /// The size of an operand of a call that was made.
 pub(super) fn size(operands: &[Value<'_>], operand: usize) -> u64 {
@@ -21,7 +18,7 @@ pub(super) fn result_size(outcome: Outcome<'_, '_>) -> u64 {
     outcome.map_or(1, Value::size)
 }
 
-/// What a traversal of text of this size costs.
+/// Cost of traversing text of this size.
 pub(super) fn traversal(size: u64) -> u64 {
     crate::cost::traversal_cost(size)
 }
@@ -105,7 +102,8 @@ pub(super) const LIST_CONCATENATION: Price = Price::Sized {
     when_dynamic: false,
 };
 
-/// `in` looks at the whole list, wherever the element stands; what the elements weigh does not count.
+/// `in` is charged for the whole list, regardless of the position of the element; the sizes of elements do not
+/// count.
 pub(super) const LIST_MEMBERSHIP: Price = Price::Sized {
     estimate: |site| site.size(1).as_cost().into(),
     actual: |operands, _| size(operands, 1),

@@ -4,9 +4,9 @@
 //!
 //! Follows cel-go's `ext.Regex`, version 0. Needs the library of optional values for its result types.
 
-use super::price::{LIST_CREATION, REGEX_FACTOR, result_size, size};
+use super::price::{REGEX_FACTOR, result_size, size};
 use super::{int, native, text, unexpected};
-use crate::cost::{CallEstimate, CallSite, Cost, Price, STRING_TRAVERSAL_FACTOR, Size};
+use crate::cost::{CallEstimate, CallSite, Cost, LIST_CREATION, Price, STRING_TRAVERSAL_FACTOR, Size};
 use crate::env::{Library, LibraryVersion, Overload, PlanTime, PreparedCall};
 use crate::regex::Regex;
 use crate::value::{EvalError, Value, go_quote};
@@ -68,7 +68,7 @@ const fn entry(overload: Overload, plan_time: PlanTime) -> Overload {
     Overload { plan_time, ..overload }
 }
 
-/// What a search costs, before the size of its result.
+/// Cost of a search, without the size of its result.
 fn estimate_search(site: &dyn CallSite) -> Cost {
     let one = Size::exactly(1);
     let text = site.size(0).plus(one).times_factor(STRING_TRAVERSAL_FACTOR);
@@ -152,7 +152,7 @@ fn extract<'v>(regex: &Regex, operands: &[Value<'v>]) -> Result<Value<'v>, EvalE
     Ok(found.map_or(Value::NONE, |found| Value::some(Value::string(found))))
 }
 
-/// The same of all matches.
+/// Extracts the group from all matches.
 fn extract_all<'v>(regex: &Regex, operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
     one_group(regex)?;
     let mut found = Vec::new();

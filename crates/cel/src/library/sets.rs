@@ -1,4 +1,4 @@
-//! Lists as sets: membership of all, of any, and both ways.
+//! Lists as sets: containment, intersection and equivalence.
 //!
 //! Follows cel-go's `ext.Sets`.
 
@@ -90,57 +90,57 @@ fn intersects(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
 }
 
 /// A list of which all is known, or a part.
-enum Known<'o, 'v> {
+enum KnownElements<'o, 'v> {
     All(&'o List<'v>),
     Part(&'o Drawn<'v>),
 }
 
 fn partial<'v>(
     operands: &[Value<'v>],
-    decide: fn(&Known<'_, 'v>, &Known<'_, 'v>) -> Option<Verdict>,
+    decide: fn(&KnownElements<'_, 'v>, &KnownElements<'_, 'v>) -> Option<Verdict>,
 ) -> Option<Value<'v>> {
     let [a, b] = operands else { return None };
-    decide(&Known::of(a)?, &Known::of(b)?).map(Value::of_verdict)
+    decide(&KnownElements::of(a)?, &KnownElements::of(b)?).map(Value::of_verdict)
 }
 
-impl<'o, 'v> Known<'o, 'v> {
+impl<'o, 'v> KnownElements<'o, 'v> {
     fn of(operand: &'o Value<'v>) -> Option<Self> {
         match operand {
-            Value::List(list) => Some(Known::All(list)),
-            Value::Unknown(unknown) => unknown.as_drawn().map(Known::Part),
+            Value::List(list) => Some(KnownElements::All(list)),
+            Value::Unknown(unknown) => unknown.as_drawn().map(KnownElements::Part),
             _ => None,
         }
     }
 }
 
 /// Whether a list has an element that equals this one.
-fn has<'v>(list: &Known<'_, 'v>, element: &Value<'v>) -> Verdict {
+fn has<'v>(list: &KnownElements<'_, 'v>, element: &Value<'v>) -> Verdict {
     match (list, element) {
-        (Known::Part(list), element) => list.holds(element),
-        (Known::All(_), Value::Unknown(_)) => Verdict::TRUE | Verdict::FALSE | Verdict::FATAL,
-        (Known::All(list), element) => match contains(list, element) {
+        (KnownElements::Part(list), element) => list.holds(element),
+        (KnownElements::All(_), Value::Unknown(_)) => Verdict::TRUE | Verdict::FALSE | Verdict::FATAL,
+        (KnownElements::All(list), element) => match contains(list, element) {
             Ok(found) => Verdict::of(found),
             Err(_) => Verdict::TRUE | Verdict::FALSE | Verdict::FATAL,
         },
     }
 }
 
-fn has_all<'v>(list: &Known<'_, 'v>, elements: &Known<'_, 'v>) -> Option<Verdict> {
+fn has_all<'v>(list: &KnownElements<'_, 'v>, elements: &KnownElements<'_, 'v>) -> Option<Verdict> {
     match elements {
-        Known::All(elements) => {
+        KnownElements::All(elements) => {
             let mut all = Some(Verdict::TRUE);
             for element in elements.iter() {
                 all = and(all, Some(has(list, &element)));
             }
             all
         }
-        Known::Part(elements) => elements.quantify(false, |_, element| Ok(has(list, &element.value))).ok(),
+        KnownElements::Part(elements) => elements.quantify(false, |_, element| Ok(has(list, &element.value))).ok(),
     }
 }
 
-fn has_any<'v>(a: &Known<'_, 'v>, b: &Known<'_, 'v>) -> Option<Verdict> {
+fn has_any<'v>(a: &KnownElements<'_, 'v>, b: &KnownElements<'_, 'v>) -> Option<Verdict> {
     match a {
-        Known::All(elements) => {
+        KnownElements::All(elements) => {
             let mut none = Verdict::FALSE;
             for element in elements.iter() {
                 let found = has(b, &element);
@@ -156,7 +156,7 @@ fn has_any<'v>(a: &Known<'_, 'v>, b: &Known<'_, 'v>) -> Option<Verdict> {
             }
             Some(none)
         }
-        Known::Part(elements) => elements.quantify(true, |_, element| Ok(has(b, &element.value))).ok(),
+        KnownElements::Part(elements) => elements.quantify(true, |_, element| Ok(has(b, &element.value))).ok(),
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_matters_only_if_the_rest_does_not_decide() {
+    fn unknown_elements_matter_only_if_undecided() {
         let unknown = Value::list(vec![Value::unknown(0), Value::Int(1)]);
         let Value::List(unknown) = unknown else { panic!() };
         let known = |numbers: &[i64]| match ints(numbers) {

@@ -1,7 +1,7 @@
 //! The standard library: operators, conversions, strings, times.
 //!
-//! The entries stand beside their code, one file per topic. The logical operators, equality, indexing and the loop
-//! condition are the evaluator's own.
+//! The entries are next to their code, one file per topic. The logical operators, equality, indexing and the
+//! loop condition are implemented by the evaluator.
 //!
 //! Follows cel-go's `common/stdlib` and `common/types`.
 
@@ -87,12 +87,13 @@ static SINGLETONS: &[Singleton] = &[
     Singleton::new("matches", receives, text::matches),
 ];
 
-/// The function itself says what it does not take.
+/// Accepts every operand: the function itself rejects unsupported ones.
 fn anything(_: &Value<'_>) -> bool {
     true
 }
 
-/// Strings, durations and timestamps answer every call themselves, at least with `no such overload` without a name.
+/// Whether a value handles every call itself, at least with `no such overload` without a name: strings,
+/// durations and timestamps do.
 fn receives(value: &Value<'_>) -> bool {
     matches!(value, Value::String(_) | Value::Duration(_) | Value::Timestamp(_))
 }

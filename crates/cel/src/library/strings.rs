@@ -200,7 +200,7 @@ fn last_index_of<'v>(text: &str, part: &str, offset: Option<i64>) -> Result<Valu
     Ok(position.map_or(Value::Int(-1), position_value))
 }
 
-/// The same value where nothing changes.
+/// Returns the same value if nothing changes.
 fn change_case<'v>(
     operands: &[Value<'v>],
     changes: fn(u8) -> bool,

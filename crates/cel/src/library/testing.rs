@@ -18,7 +18,7 @@ pub(super) fn shown(value: &Value<'_>) -> String {
     }
 }
 
-/// Calls a function of a library and compares value or error, and what the call cost.
+/// Calls a function of a library and compares value or error, and the cost.
 #[track_caller]
 pub(super) fn check(
     library: &Library,
@@ -29,7 +29,7 @@ pub(super) fn check(
 ) {
     let env = Env::builder().library(library).build().unwrap();
     let function = env.function(function).unwrap();
-    // Shared code takes what no overload takes; the price is then the first one's.
+    // Shared code accepts operands that no overload accepts; the price is then that of the first one.
     let accepting = function.overloads.iter().find(|overload| overload.accepts(operands));
     let overload = accepting.or_else(|| function.singleton.and(function.overloads.first())).unwrap();
     let outcome: Result<Value<'static>, EvalError> = match (&overload.implementation, function.singleton) {

@@ -1,4 +1,4 @@
-//! Where variables get their values from.
+//! Activations: sources of variable values.
 
 use crate::value::{HostObject, Value};
 
@@ -7,7 +7,7 @@ pub trait Activation: Sync {
     /// The variable's value, or nothing where it has none: reading it is then an error.
     fn resolve(&self, name: &str) -> Option<Value<'_>>;
 
-    /// The variable's value if it is an object. Answers what [`resolve`](Self::resolve) does; only faster.
+    /// The variable's value if it is an object. Equivalent to [`resolve`](Self::resolve), but faster.
     fn object(&self, name: &str) -> Option<&dyn HostObject> {
         match self.resolve(name) {
             Some(Value::Object(object)) => Some(object),
@@ -29,7 +29,7 @@ impl Activation for Empty {
 /// Variables by name.
 ///
 /// ```
-/// use cel::program::Bindings;
+/// use celplane_cel::program::Bindings;
 /// let input = Bindings::new().bind("x", 1_i64).bind("name", "celplane");
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,7 @@ impl<'a> Bindings<'a> {
         Bindings(Vec::new())
     }
 
-    /// Gives a variable a value.
+    /// Binds a variable to a value.
     #[must_use]
     pub fn bind(mut self, name: &'a str, value: impl Into<Value<'a>>) -> Self {
         self.0.push((name, value.into()));

@@ -3,11 +3,11 @@
 use std::mem;
 
 use super::machine::{Evaluated, Machine, put};
-use super::node::{Attribute, Base, Collect, Conditional, Kind, Node, Qualifier, QualifierKey, Way};
+use super::node::{Attribute, AttributeStrategy, Base, Collect, Conditional, Kind, Node, Qualifier, QualifierKey};
 use super::trace::Tracer;
 use crate::value::{ErrorKind, EvalError, HostData, Map, MapShape, Str, Unknown, Value};
 
-/// What a value is asked for.
+/// The kind of lookup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ask {
     /// The value; it is an error if there is none.
@@ -19,14 +19,14 @@ enum Ask {
 }
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
-    /// The value of an attribute as a part of the expression of its own: a variable or selection costs 1.
+    /// Evaluates an attribute as an independent part of the expression: a variable or selection costs 1.
     pub(super) fn eval_attribute(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
         let mut value = Value::Null;
         self.eval_attribute_into(attribute, &mut value)?;
         Ok(value)
     }
 
-    /// The same, written to where it is needed.
+    /// Evaluates an attribute into the place of its result.
     #[inline]
     pub(super) fn eval_attribute_into(
         &mut self,
@@ -34,7 +34,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         out: &mut Value<'a>,
     ) -> Result<(), EvalError> {
         match (attribute.way, &attribute.base) {
-            (Way::Local, Base::Local(slot)) => {
+            (AttributeStrategy::Local, Base::Local(slot)) => {
                 self.charge(1)?;
                 match self.slot(*slot) {
                     // The commonest variables are keys and elements that borrow their text.
@@ -45,7 +45,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 }
                 Ok(())
             }
-            (Way::Field | Way::Path | Way::Variable, _) => {
+            (AttributeStrategy::Field | AttributeStrategy::Path | AttributeStrategy::Variable, _) => {
                 if let Some(path) = attribute.text_path() {
                     if self.read_shaped(attribute, |data, shape| shape.read_path(data, path, out)) == Some(true)
                         && !matches!(out, Value::Error(_) | Value::Unknown(_))
@@ -53,7 +53,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                     {
                         return Ok(());
                     }
-                    // What was read is of no use.
+                    // The value that was read is discarded.
                     *out = Value::Null;
                 }
                 match self.walk(attribute) {
@@ -74,23 +74,25 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     pub(super) fn read_text(&mut self, node: &'a Node) -> Option<&'a str> {
         let Kind::Attribute(attribute) = &node.kind else { return None };
         let (text, cost) = match (attribute.way, &attribute.base) {
-            (Way::Local, Base::Local(slot)) => match self.slot(*slot)? {
+            (AttributeStrategy::Local, Base::Local(slot)) => match self.slot(*slot)? {
                 Value::String(Str::Borrowed(text)) => (*text, 1),
                 _ => return None,
             },
-            (Way::Field, Base::Variable(name)) => match (self.input.object(name), attribute.qualifiers.first()) {
-                (Some(object), Some(Qualifier { key: QualifierKey::Constant(Value::String(field)), .. })) => {
-                    (object.text(field)?, 2)
+            (AttributeStrategy::Field, Base::Variable(name)) => {
+                match (self.input.object(name), attribute.qualifiers.first()) {
+                    (Some(object), Some(Qualifier { key: QualifierKey::Constant(Value::String(field)), .. })) => {
+                        (object.text(field)?, 2)
+                    }
+                    _ => return None,
                 }
-                _ => return None,
-            },
-            (Way::Path, _) => (self.walk_to_text(attribute)?, attribute.path_cost()),
+            }
+            (AttributeStrategy::Path, _) => (self.walk_to_text(attribute)?, attribute.path_cost()),
             _ => return None,
         };
         self.try_charge(cost).then_some(text)
     }
 
-    /// Reads from what an attribute starts with, if that is a part of the host's data.
+    /// Reads from the base of an attribute, if that is a part of the host's data.
     #[inline(always)]
     fn read_shaped<R>(
         &self,
@@ -124,7 +126,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
     }
 
-    /// The value at the end of a path, if nothing on the way is missing or special.
+    /// The value at the end of a path, if no part of the path is missing or special.
     #[inline(always)]
     fn walk(&self, attribute: &'a Attribute) -> Option<Value<'a>> {
         let mut qualifiers = attribute.qualifiers.iter();
@@ -205,7 +207,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         if attribute.qualifiers.is_empty() { Ok(object) } else { self.qualify_all(object, attribute) }
     }
 
-    /// `list.filter(…)[index]`: the list is not made. Costs what it costs with one.
+    /// `list.filter(…)[index]`: the list is not built. The cost is the same as with one.
     fn resolve_picked(&mut self, collect: &'a Collect, index: usize, attribute: &'a Attribute) -> Evaluated<'a> {
         match self.pick(collect, index) {
             Ok(found) => {
@@ -223,7 +225,8 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             return Ok(value.clone());
         }
         let program = self.program;
-        // The value stays when the loops are left in which it is first read: it must not depend on what they are about.
+        // The cached value outlives the loops in which it is first read, so it must not depend on their
+        // variables.
         let drawn = self.tracer().recall().map(|recall| mem::take(&mut recall.drawn));
         let value = match program.lazies.get(init).map(|node| self.eval(node)) {
             Some(Ok(value)) => value,
@@ -275,7 +278,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             let found = self.qualify(&object, qualifier, ask);
             match (&found, optional) {
                 (Err(fatal), _) if fatal.is_fatal() => {}
-                // In a chain of optionals only what is there costs.
+                // In a chain of optionals, only present values cost.
                 (Ok(Some(_)), true) | (_, false) => self.charge(1)?,
                 _ => {}
             }
@@ -318,7 +321,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
     }
 
-    /// What lies under a key that is not known.
+    /// Looks up a key that is unknown.
     #[cold]
     fn look_up_keys(&self, object: &Value<'a>, key: &Unknown<'a>, ask: Ask) -> Result<Option<Value<'a>>, EvalError> {
         Self::look_up_unknown(key, None, ask == Ask::Presence, |key| match key {

@@ -1,6 +1,6 @@
 //! Calls: operands, code, price.
 
-use super::machine::{Evaluated, Machine, Tested};
+use super::machine::{Evaluated, Machine, TestResult};
 use super::node::{CallNode, Code, Equality, EqualityText, Node, Question, QuestionTest};
 use super::trace::Tracer;
 use crate::cost::traversal_cost;
@@ -19,14 +19,15 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     /// Whether a call's predicate holds.
     #[inline(always)]
-    pub(super) fn test_call(&mut self, call: &'a CallNode) -> Result<Tested<'a>, EvalError> {
+    pub(super) fn test_call(&mut self, call: &'a CallNode) -> Result<TestResult<'a>, EvalError> {
         match self.ask(call) {
-            Some(answer) => answer.map(Tested::Is),
-            None => self.eval_any_call(call).map(Tested::from),
+            Some(answer) => answer.map(TestResult::Is),
+            None => self.eval_any_call(call).map(TestResult::from),
         }
     }
 
-    /// The answer to a question about a text; nothing has happened where it is not a text at hand.
+    /// Evaluates a predicate on text directly. Returns `None`, without side effects, if the operand is not text
+    /// that can be read without evaluation.
     #[inline(always)]
     fn ask(&mut self, call: &'a CallNode) -> Option<Result<bool, EvalError>> {
         match (&call.question, &*call.operands) {
@@ -132,8 +133,10 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             return self.finish_failed_call(call, operands);
         }
         let result = run(&call.code, &call.name, operands);
-        if result.is_err() && call.price.fails_on(operands) {
-            return Err(aborted());
+        if let Err(error) = &result
+            && call.price.fails_on(operands)
+        {
+            return Err(aborted(error));
         }
         self.charge(call.price.actual(operands, result.as_ref()))?;
         match result {
@@ -147,21 +150,21 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     #[cold]
     fn finish_failed_call(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> Evaluated<'a> {
-        // What has failed, has failed in every completion of what is not known.
+        // A failure occurs in every completion of unknown operands.
         let error = operands.iter().find_map(|operand| match operand {
             Value::Error(error) => Some(error.clone()),
             _ => None,
         });
         let Some(error) = error else { return self.call_unknown(call, operands) };
         if call.price.fails_on(operands) {
-            return Err(aborted());
+            return Err(aborted(&error));
         }
         self.charge(call.price.actual(operands, Err(&error)))?;
         Err(error)
     }
 
     #[inline(always)]
-    pub(super) fn test_equality(&mut self, it: &'a Equality) -> Result<Tested<'a>, EvalError> {
+    pub(super) fn test_equality(&mut self, it: &'a Equality) -> Result<TestResult<'a>, EvalError> {
         // Most comparisons are of a text with a constant.
         if let Some(known) = &it.text
             && !T::ENABLED
@@ -169,19 +172,19 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         {
             let is_equal = text == known.text.as_str();
             self.charge(known.comparison_cost(text, is_equal))?;
-            return Ok(Tested::Is(is_equal != it.negated));
+            return Ok(TestResult::Is(is_equal != it.negated));
         }
         self.test_equality_of_values(it)
     }
 
     #[inline(never)]
-    fn test_equality_of_values(&mut self, it: &'a Equality) -> Result<Tested<'a>, EvalError> {
+    fn test_equality_of_values(&mut self, it: &'a Equality) -> Result<TestResult<'a>, EvalError> {
         let (mut left, mut right) = (Value::Null, Value::Null);
         self.eval_operand(&it.left, &mut left)?;
         self.eval_operand(&it.right, &mut right)?;
         if let (Value::String(left), Value::String(right)) = (&left, &right) {
             self.charge(text_comparison_cost(left, right))?;
-            return Ok(Tested::Is((left.as_str() == right.as_str()) != it.negated));
+            return Ok(TestResult::Is((left.as_str() == right.as_str()) != it.negated));
         }
         self.test_any_equality(&left, &right, it.negated)
     }
@@ -191,8 +194,9 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         left: &Value<'a>,
         right: &Value<'a>,
         negated: bool,
-    ) -> Result<Tested<'a>, EvalError> {
-        // `==` of values of library types costs 1 whatever their size; Kubernetes says nothing about `!=`.
+    ) -> Result<TestResult<'a>, EvalError> {
+        // `==` of values of library types costs 1 regardless of their size; Kubernetes defines no price for
+        // `!=`.
         let is_opaque = matches!(left, Value::Opaque(_)) && !negated;
         self.charge(if is_opaque { 1 } else { equality_cost(left, right) })?;
         for operand in [left, right] {
@@ -204,17 +208,19 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             return self.test_unknown_equality(left, right, negated);
         }
         match left.equals(right) {
-            Ok(equal) => Ok(Tested::Is(equal != negated)),
-            Err(error) if error.kind() == ErrorKind::Undetermined => undetermined_is_unknown(error).map(Tested::from),
+            Ok(equal) => Ok(TestResult::Is(equal != negated)),
+            Err(error) if error.kind() == ErrorKind::Undetermined => {
+                undetermined_is_unknown(error).map(TestResult::from)
+            }
             Err(fatal) if fatal.is_fatal() => Err(fatal),
             // An error is not equal, so `!=` is true.
-            Err(_) if negated => Ok(Tested::Is(true)),
+            Err(_) if negated => Ok(TestResult::Is(true)),
             Err(error) => Err(error),
         }
     }
 }
 
-/// What a question costs whose price depends on the text.
+/// Cost of a predicate on text whose price depends on the text.
 #[inline(never)]
 fn price_of_answer(call: &CallNode, text: &str, other: &Node, answer: Result<&bool, &EvalError>) -> u64 {
     let other = other.constant().map_or(Value::Null, Value::borrowed);
@@ -226,7 +232,7 @@ impl EqualityText {
     /// The shorter text is read from end to end.
     #[inline(always)]
     fn comparison_cost(&self, text: &str, is_equal: bool) -> u64 {
-        // What is not empty costs at least 1.
+        // A non-empty text costs at least 1.
         if is_equal || self.cost <= 1 && !text.is_empty() { self.cost } else { self.cost_of_unequal(text) }
     }
 
@@ -236,7 +242,7 @@ impl EqualityText {
     }
 }
 
-/// What reading a text from end to end costs.
+/// Cost of reading a text from end to end.
 fn text_traversal_cost(text: &str) -> u64 {
     match text.len() {
         0 => 0,
@@ -257,9 +263,10 @@ fn text_comparison_cost(left: &Str<'_>, right: &Str<'_>) -> u64 {
     }
 }
 
+/// Ends an evaluation whose price is undefined because of `cause`. cel-go panics there.
 #[cold]
-pub(super) fn aborted() -> EvalError {
-    EvalError::new(ErrorKind::Aborted, "internal error: a failed operand has no size")
+pub(super) fn aborted(cause: &EvalError) -> EvalError {
+    EvalError::new(ErrorKind::Aborted, format!("internal error: a failed operand has no size: {cause}"))
 }
 
 #[inline]

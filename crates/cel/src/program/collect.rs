@@ -1,40 +1,41 @@
 //! `map` and `filter`, and where their elements go.
 //!
-//! They cost what the comprehension costs that they stand for, wherever the elements go: a round that adds reads the accumulator,
-//! makes a list, and adds it; the result reads the accumulator once more.
+//! The cost is that of the equivalent comprehension, wherever the elements are written: a round that adds an
+//! element reads the accumulator, creates a list and concatenates it; the result reads the accumulator once
+//! more.
 
 use std::mem;
 use std::ops::ControlFlow;
 
 use super::fold::{Round, or_error, undecided};
-use super::machine::{Evaluated, Machine, Slot, Tested};
+use super::machine::{Evaluated, Machine, Slot, TestResult};
 use super::node::{Collect, Kind, Node};
 use super::partial::{closed_range, note_failure};
 use super::sink::ListSink;
 use super::trace::Tracer;
 use crate::value::{EvalError, List, Unknown, Value};
 
-/// For how many elements a list has room at first.
+/// Initial capacity of a list.
 const FIRST_ELEMENTS: usize = 4;
 
-/// What happens to the elements.
+/// Receiver of the collected elements.
 pub(super) trait Gather<'a> {
     /// The next element.
     fn add(&mut self, element: Value<'a>);
 
-    /// The next element, which is in a slot that nobody reads any more.
+    /// Adds the next element, from a slot that is not read again.
     fn add_from(&mut self, slot: &mut Value<'a>) {
         self.add(mem::replace(slot, Value::Null));
     }
 
-    /// Who takes the elements of an element that is a list, one by one.
+    /// The sink that receives the elements of an element that is itself a list, one by one.
     fn sink(&mut self) -> Option<&mut dyn ListSink>;
 }
 
-/// Why there is no list: an error, or something that is not known.
-type Failed<'a> = Option<Box<Value<'a>>>;
+/// The reason for the absence of a list: an error, or an unknown value.
+type CollectFailure<'a> = Option<Box<Value<'a>>>;
 
-/// They become a list.
+/// Collects the elements into a list.
 struct Elements<'a>(Vec<Value<'a>>);
 
 impl<'a> Gather<'a> for Elements<'a> {
@@ -53,13 +54,13 @@ impl<'a> Gather<'a> for Elements<'a> {
 }
 
 /// One of them is wanted.
-struct Picked<'a> {
-    /// How many come before it.
+struct PickedElement<'a> {
+    /// Number of elements before this list.
     before: usize,
     found: Option<Value<'a>>,
 }
 
-impl<'a> Gather<'a> for Picked<'a> {
+impl<'a> Gather<'a> for PickedElement<'a> {
     #[inline(always)]
     fn add(&mut self, element: Value<'a>) {
         match self.before.checked_sub(1) {
@@ -75,10 +76,10 @@ impl<'a> Gather<'a> for Picked<'a> {
     }
 }
 
-/// They go to a sink.
-struct Listed<'s>(&'s mut dyn ListSink);
+/// Passes the elements to a sink.
+struct ListForwarder<'s>(&'s mut dyn ListSink);
 
-impl<'a> Gather<'a> for Listed<'_> {
+impl<'a> Gather<'a> for ListForwarder<'_> {
     #[inline(always)]
     fn add(&mut self, element: Value<'a>) {
         self.0.element(&element);
@@ -98,7 +99,7 @@ impl<'a> Gather<'a> for Listed<'_> {
 struct CollectRound<'r, 'a, G> {
     it: &'a Collect,
     gather: &'r mut G,
-    failed: Failed<'a>,
+    failed: CollectFailure<'a>,
 }
 
 impl<'m, 'a, T: Tracer<'a>, G: Gather<'a>> Round<Machine<'m, 'a, T>> for CollectRound<'_, 'a, G> {
@@ -106,8 +107,8 @@ impl<'m, 'a, T: Tracer<'a>, G: Gather<'a>> Round<Machine<'m, 'a, T>> for Collect
     fn run(&mut self, machine: &mut Machine<'m, 'a, T>) -> Result<ControlFlow<()>, EvalError> {
         if let Some(condition) = &self.it.condition {
             match machine.test(condition) {
-                Ok(Tested::Is(true)) => {}
-                Ok(Tested::Is(false)) => return Ok(ControlFlow::Continue(())),
+                Ok(TestResult::Is(true)) => {}
+                Ok(TestResult::Is(false)) => return Ok(ControlFlow::Continue(())),
                 other => {
                     note_failure(&mut self.failed, undecided(other)?);
                     return Ok(ControlFlow::Continue(()));
@@ -138,7 +139,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         it: &'a Collect,
         index: usize,
     ) -> Result<Option<Value<'a>>, Result<Value<'a>, EvalError>> {
-        let mut picked = Picked { before: index, found: None };
+        let mut picked = PickedElement { before: index, found: None };
         match self.collect(it, &mut picked) {
             Ok(None) => Ok(picked.found),
             Ok(Some(unknown)) => Err(Ok(*unknown)),
@@ -146,18 +147,18 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
     }
 
-    /// Hands the list to a sink. What is not known, is a value instead.
+    /// Passes the list to a sink. An unknown result is returned as a value instead.
     #[inline(never)]
-    pub(super) fn list(&mut self, it: &'a Collect, sink: &mut dyn ListSink) -> Result<Failed<'a>, EvalError> {
+    pub(super) fn list(&mut self, it: &'a Collect, sink: &mut dyn ListSink) -> Result<CollectFailure<'a>, EvalError> {
         sink.begin();
-        let unknown = self.collect(it, &mut Listed(sink))?;
+        let unknown = self.collect(it, &mut ListForwarder(sink))?;
         sink.end();
         Ok(unknown)
     }
 
-    /// Runs the rounds. What is not known, is a value instead of a list.
+    /// Runs the rounds. An unknown result is returned as a value instead of a list.
     #[inline(always)]
-    fn collect<G: Gather<'a>>(&mut self, it: &'a Collect, gather: &mut G) -> Result<Failed<'a>, EvalError> {
+    fn collect<G: Gather<'a>>(&mut self, it: &'a Collect, gather: &mut G) -> Result<CollectFailure<'a>, EvalError> {
         let mut range = Value::Null;
         self.eval_into(&it.range, &mut range)?;
         match closed_range(range) {
@@ -188,7 +189,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         it: &'a Collect,
         range: &Value<'a>,
         gather: &mut G,
-    ) -> Result<Failed<'a>, EvalError> {
+    ) -> Result<CollectFailure<'a>, EvalError> {
         let mut round = CollectRound { it, gather, failed: None };
         self.for_each_round(range, (it.variable, it.second_variable), &mut round)?;
         let failed = round.failed;
@@ -202,15 +203,15 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
     }
 
-    /// Adds what a round adds, and charges for it.
+    /// Adds the element of a round, and charges for it.
     #[inline(always)]
     fn add_element<G: Gather<'a>>(
         &mut self,
         it: &'a Collect,
         gather: &mut G,
-        failed: &mut Failed<'a>,
+        failed: &mut CollectFailure<'a>,
     ) -> Result<(), EvalError> {
-        // What `filter` adds is the variable itself, which nobody needs any more in this round.
+        // The element that `filter` adds is the variable itself, which is not read again in this round.
         if it.adds_variable && !T::ENABLED && self.try_charge(it.list_cost.saturating_add(3)) {
             match self.slots.get_mut(it.variable) {
                 Some(Slot::Set(value @ (Value::Error(_) | Value::Unknown(_)))) => note_failure(failed, value.clone()),
@@ -253,7 +254,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     fn eval_element_of(&mut self, it: &'a Collect) -> Evaluated<'a> {
         match it.element() {
             None => self.eval(&it.list),
-            // Someone wants to hear of the list, too. It costs what is charged for it afterwards.
+            // The tracer also records the list. Its cost is charged afterwards.
             Some(element) if T::ENABLED => self.eval_traced_element(it, element),
             Some(element) => {
                 let mut value = Value::Null;

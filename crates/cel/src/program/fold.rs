@@ -2,15 +2,16 @@
 
 use std::ops::ControlFlow;
 
-use super::machine::{Evaluated, LIST_COST, Machine, Tested, Undecided};
+use super::machine::{Evaluated, Machine, TestResult, Undecided};
 use super::node::{Fold, FoldCondition, FoldStep, Kind, Node, Quantifier};
 use super::partial::closed_range;
 use super::trace::Tracer;
+use crate::cost::LIST_CREATION;
 use crate::value::{EvalError, List, Unknown, Value};
 
-/// What a loop does for each element, once its variables are set.
+/// The body of a loop, run for each element after its variables are set.
 pub(super) trait Round<M> {
-    /// Does it; an error ends the loop.
+    /// Runs one round; an error ends the loop.
     fn run(&mut self, machine: &mut M) -> Result<ControlFlow<()>, EvalError>;
 }
 
@@ -37,19 +38,20 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         self.eval(&fold.result)
     }
 
-    /// `all` and `exists`: costs what the comprehension costs that they stand for. Each round asks whether to go on, which reads the
-    /// accumulator, negates it for `exists`, and tests it; then reads it again; the result reads it a last time.
+    /// `all` and `exists`. The cost is that of the equivalent comprehension: each round tests the loop
+    /// condition, which reads the accumulator, negates it for `exists`, and tests it; then it reads the
+    /// accumulator again; the result reads it a last time.
     #[inline(never)]
-    pub(super) fn test_quantifier(&mut self, it: &'a Quantifier) -> Result<Tested<'a>, EvalError> {
+    pub(super) fn test_quantifier(&mut self, it: &'a Quantifier) -> Result<TestResult<'a>, EvalError> {
         match closed_range(self.eval(&it.range)?) {
             Value::Unknown(unknown) => self.test_unknown_quantifier(it, &unknown),
             range => self.quantify(it, &range),
         }
     }
 
-    /// The same over a range that is known.
+    /// Evaluates `all` or `exists` over a known range.
     #[inline(always)]
-    pub(super) fn quantify(&mut self, it: &'a Quantifier, range: &Value<'a>) -> Result<Tested<'a>, EvalError> {
+    pub(super) fn quantify(&mut self, it: &'a Quantifier, range: &Value<'a>) -> Result<TestResult<'a>, EvalError> {
         let mut is_decided = false;
         let mut undecided = Undecided::default();
         let mut round = |machine: &mut Self| {
@@ -60,7 +62,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             }
             machine.charge_each(asking.saturating_add(1))?;
             match machine.test(&it.predicate) {
-                Ok(Tested::Is(truth)) => is_decided = truth == it.decisive,
+                Ok(TestResult::Is(truth)) => is_decided = truth == it.decisive,
                 other => undecided.add(other, it.decisive)?,
             }
             Ok(ControlFlow::Continue(()))
@@ -70,7 +72,8 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         if is_decided { undecided.decided(it.decisive) } else { undecided.or_else(!it.decisive) }
     }
 
-    /// Sets the variables for each element of a list or map and runs the round, until told to stop.
+    /// Sets the variables for each element of a list or map and runs the round, until the round requests a
+    /// stop.
     #[inline]
     pub(super) fn for_each_round(
         &mut self,
@@ -134,7 +137,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     fn eval_round(&mut self, fold: &'a Fold) -> Result<ControlFlow<()>, EvalError> {
         if let FoldCondition::While(condition) = &fold.condition {
             match self.test(condition) {
-                Ok(Tested::Is(false)) => return Ok(ControlFlow::Break(())),
+                Ok(TestResult::Is(false)) => return Ok(ControlFlow::Break(())),
                 Err(fatal) if fatal.is_fatal() => return Err(fatal),
                 _ => {}
             }
@@ -146,8 +149,8 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             }
             FoldStep::Append(list) => self.append(fold.accumulator, list)?,
             FoldStep::AppendIf(condition, list) => match self.test(condition) {
-                Ok(Tested::Is(true)) => self.append(fold.accumulator, list)?,
-                Ok(Tested::Is(false)) => {}
+                Ok(TestResult::Is(true)) => self.append(fold.accumulator, list)?,
+                Ok(TestResult::Is(false)) => {}
                 other => {
                     let value = match (undecided(other)?, self.take_slot(fold.accumulator)) {
                         (_, Some(error @ Value::Error(_))) => error,
@@ -177,7 +180,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         let more = match single {
             Some(element) => {
                 let value = or_error(self.eval(element))?;
-                self.charge(LIST_COST)?;
+                self.charge(LIST_CREATION)?;
                 value
             }
             None => or_error(self.eval(list))?,
@@ -204,9 +207,9 @@ pub(super) fn or_error(result: Evaluated<'_>) -> Evaluated<'_> {
     }
 }
 
-/// What a condition that is not a truth value makes of the accumulator.
+/// Value of the accumulator after a condition that is not a boolean.
 #[cold]
-pub(super) fn undecided(condition: Result<Tested<'_>, EvalError>) -> Evaluated<'_> {
+pub(super) fn undecided(condition: Result<TestResult<'_>, EvalError>) -> Evaluated<'_> {
     match condition.map(Value::from) {
         Ok(Value::Unknown(unknown)) => Ok(Value::Unknown(Unknown::anything()).after(&unknown)),
         Ok(_) => Ok(Value::Error(EvalError::no_such_overload())),

@@ -7,12 +7,9 @@ use std::mem;
 use super::node::{Computed, Element, Entry, Kind, Member, Node, StructNode};
 use super::trace::Tracer;
 use super::{Activation, Evaluation, Limits, Program, Verdict, partial};
+use crate::cost::{LIST_CREATION, MAP_CREATION, STRUCT_CREATION};
 use crate::value::bounds::{RESULT_BYTES_MAX, result_bytes, too_large};
 use crate::value::{ErrorKind, EvalError, Key, List, Map, Unknown, Value};
-
-pub(super) const LIST_COST: u64 = 10;
-const MAP_COST: u64 = 30;
-const STRUCT_COST: u64 = 40;
 
 /// A local variable of the running program.
 pub(super) enum Slot<'a> {
@@ -28,7 +25,7 @@ pub(super) struct Machine<'m, 'a, T> {
     limits: Limits<'m>,
     cost: u64,
     rounds: u32,
-    /// How much calls have made so far.
+    /// Bytes that calls have produced so far.
     result_bytes: u64,
     pub(super) slots: &'m mut [Slot<'a>],
     tracer: T,
@@ -36,29 +33,29 @@ pub(super) struct Machine<'m, 'a, T> {
 
 pub(super) type Evaluated<'a> = Result<Value<'a>, EvalError>;
 
-/// What a predicate came to: small, so that logic passes it in registers.
-pub(super) enum Tested<'a> {
+/// Result of a predicate: small, so that logical operators pass it in registers.
+pub(super) enum TestResult<'a> {
     Is(bool),
-    /// Not known, or no truth value.
+    /// An unknown value, or a value that is not a boolean.
     Other(Box<Value<'a>>),
 }
 
-impl<'a> From<Value<'a>> for Tested<'a> {
+impl<'a> From<Value<'a>> for TestResult<'a> {
     #[inline]
     fn from(value: Value<'a>) -> Self {
         match value {
-            Value::Bool(truth) => Tested::Is(truth),
-            other => Tested::Other(Box::new(other)),
+            Value::Bool(truth) => TestResult::Is(truth),
+            other => TestResult::Other(Box::new(other)),
         }
     }
 }
 
-impl<'a> From<Tested<'a>> for Value<'a> {
+impl<'a> From<TestResult<'a>> for Value<'a> {
     #[inline]
-    fn from(tested: Tested<'a>) -> Self {
+    fn from(tested: TestResult<'a>) -> Self {
         match tested {
-            Tested::Is(truth) => Value::Bool(truth),
-            Tested::Other(value) => *value,
+            TestResult::Is(truth) => Value::Bool(truth),
+            TestResult::Other(value) => *value,
         }
     }
 }
@@ -69,7 +66,7 @@ pub(super) fn put<'a>(out: &mut Value<'a>, value: Value<'a>) {
     mem::forget(mem::replace(out, value));
 }
 
-/// How many rounds of loops pass between two looks at the interrupt.
+/// Number of loop rounds between two checks of the interrupt.
 const ROUNDS_PER_INTERRUPT_CHECK: u32 = 64;
 
 impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
@@ -87,7 +84,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         self.cost
     }
 
-    /// Who listens, or remembers.
+    /// The tracer of this evaluation.
     #[inline(always)]
     pub(super) fn tracer(&mut self) -> &mut T {
         &mut self.tracer
@@ -104,7 +101,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         if self.cost > self.limits.cost { Err(cost_limit_exceeded()) } else { Ok(()) }
     }
 
-    /// Adds this many times 1 to the cost, unless that exceeds the limit.
+    /// Adds to the cost, unless that exceeds the limit; returns whether it was added.
     #[inline(always)]
     pub(super) fn try_charge(&mut self, cost: u64) -> bool {
         let sum = self.cost.saturating_add(cost);
@@ -130,7 +127,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         self.cost = self.cost.saturating_sub(cost);
     }
 
-    /// Counts what a call has made; fails when that is too much.
+    /// Adds the size of a call's result to the total; fails if that exceeds the limit.
     #[inline(always)]
     pub(super) fn count_result(&mut self, value: &Value<'a>) -> Result<(), EvalError> {
         match value {
@@ -171,7 +168,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         }
     }
 
-    /// Where a variable's value is to be written.
+    /// Place for the value of a variable.
     #[inline(always)]
     pub(super) fn slot_mut(&mut self, index: usize) -> Option<&mut Value<'a>> {
         let slot = self.slots.get_mut(index)?;
@@ -229,7 +226,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         self.tracer.record(node.id, self.cost.saturating_add(cost), result);
     }
 
-    /// The value of the whole expression, and what it cost. Most are predicates.
+    /// The value of the whole expression, and its cost. Most expressions are predicates.
     #[inline(always)]
     pub(super) fn evaluate(&mut self, node: &'a Node) -> Evaluation<'a> {
         if let (Kind::Attribute(attribute), false) = (&node.kind, T::ENABLED) {
@@ -266,22 +263,22 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     #[inline(always)]
     pub(super) fn judge_root(&mut self, node: &'a Node) -> Verdict {
         match self.test(node) {
-            Ok(Tested::Is(true)) => Verdict::TRUE,
-            Ok(Tested::Is(false)) => Verdict::FALSE,
+            Ok(TestResult::Is(true)) => Verdict::TRUE,
+            Ok(TestResult::Is(false)) => Verdict::FALSE,
             other => super::verdict_of(&other.map(Value::from)),
         }
     }
 
     /// Whether a predicate holds.
     #[inline(always)]
-    pub(super) fn test(&mut self, node: &'a Node) -> Result<Tested<'a>, EvalError> {
+    pub(super) fn test(&mut self, node: &'a Node) -> Result<TestResult<'a>, EvalError> {
         match &node.kind {
             Kind::Call(call) if !T::ENABLED => self.test_call(call),
             Kind::Equality(it) if !T::ENABLED => self.test_equality(it),
             Kind::And(terms) if !T::ENABLED => self.test_logic(terms, false),
             Kind::Or(terms) if !T::ENABLED => self.test_logic(terms, true),
             Kind::Quantifier(it) if !T::ENABLED => self.test_quantifier(it),
-            _ => self.eval(node).map(Tested::from),
+            _ => self.eval(node).map(TestResult::from),
         }
     }
 
@@ -305,14 +302,15 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         }
     }
 
-    /// `&&` where `decisive` is false, `||` where it is true: another operand may decide in spite of an error.
+    /// Evaluates `&&` if `decisive` is false, `||` if it is true. A later operand can decide in spite of an
+    /// error.
     #[inline(never)]
-    fn test_logic(&mut self, terms: &'a [Node], decisive: bool) -> Result<Tested<'a>, EvalError> {
+    fn test_logic(&mut self, terms: &'a [Node], decisive: bool) -> Result<TestResult<'a>, EvalError> {
         let mut undecided = Undecided::default();
         for term in terms {
             match self.test(term) {
-                Ok(Tested::Is(truth)) if truth == decisive => return undecided.decided(decisive),
-                Ok(Tested::Is(_)) => {}
+                Ok(TestResult::Is(truth)) if truth == decisive => return undecided.decided(decisive),
+                Ok(TestResult::Is(_)) => {}
                 other => undecided.add(other, decisive)?,
             }
         }
@@ -363,7 +361,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         describe: impl FnOnce(&Value<'a>) -> String,
     ) -> Result<Option<Value<'a>>, Result<Value<'a>, EvalError>> {
         let value = match self.eval(value) {
-            // What the whole is, is not known either.
+            // The whole value is unknown, too.
             Ok(Value::Unknown(unknown)) => return Err(Ok(Value::Unknown(Unknown::anything()).after(&unknown))),
             Ok(value) => value,
             Err(error) => return Err(Err(error)),
@@ -395,7 +393,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     #[inline(never)]
     fn eval_list(&mut self, elements: &'a [Element]) -> Evaluated<'a> {
         let built = self.build_list(elements);
-        self.finish_container(LIST_COST, built)
+        self.finish_container(LIST_CREATION, built)
     }
 
     fn build_list(&mut self, elements: &'a [Element]) -> Result<Value<'a>, Result<Value<'a>, EvalError>> {
@@ -412,7 +410,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     #[inline(never)]
     fn eval_map(&mut self, entries: &'a [Entry]) -> Evaluated<'a> {
         let built = self.build_map(entries);
-        self.finish_container(MAP_COST, built)
+        self.finish_container(MAP_CREATION, built)
     }
 
     fn build_map(&mut self, entries: &'a [Entry]) -> Result<Value<'a>, Result<Value<'a>, EvalError>> {
@@ -439,7 +437,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     #[inline(never)]
     fn eval_struct(&mut self, it: &'a StructNode) -> Evaluated<'a> {
         let built = self.build_struct(it);
-        self.finish_container(STRUCT_COST, built)
+        self.finish_container(STRUCT_CREATION, built)
     }
 
     fn build_struct(&mut self, it: &'a StructNode) -> Result<Value<'a>, Result<Value<'a>, EvalError>> {
@@ -481,9 +479,9 @@ fn is_member<'a>(member: &'a Member, operand: Value<'a>) -> Result<bool, EvalErr
     }
 }
 
-/// What kept the operands of `&&` or `||` from deciding.
+/// Reasons why the operands of `&&` or `||` have not decided.
 ///
-/// Nothing in most cases: then there is nothing to make, to look at or to drop.
+/// Empty in most cases, so that nothing is allocated, inspected or dropped.
 #[derive(Default)]
 pub(super) struct Undecided<'a>(Option<Box<Reasons<'a>>>);
 
@@ -494,9 +492,9 @@ struct Reasons<'a> {
 }
 
 impl<'a> Undecided<'a> {
-    /// Takes note of an operand that is not a truth value; only a fatal error goes through.
+    /// Records an operand that is not a boolean; only a fatal error is returned.
     #[cold]
-    pub(super) fn add(&mut self, operand: Result<Tested<'a>, EvalError>, decisive: bool) -> Result<(), EvalError> {
+    pub(super) fn add(&mut self, operand: Result<TestResult<'a>, EvalError>, decisive: bool) -> Result<(), EvalError> {
         let reasons = self.0.get_or_insert_default();
         match operand.map(Value::from) {
             Ok(Value::Unknown(unknown)) => reasons.unknown.get_or_insert_default().add(unknown, decisive),
@@ -513,18 +511,18 @@ impl<'a> Undecided<'a> {
 
     /// The outcome where an operand decided.
     #[inline(always)]
-    pub(super) fn decided(self, truth: bool) -> Result<Tested<'a>, EvalError> {
+    pub(super) fn decided(self, truth: bool) -> Result<TestResult<'a>, EvalError> {
         match self.0 {
-            None => Ok(Tested::Is(truth)),
+            None => Ok(TestResult::Is(truth)),
             Some(reasons) => Ok(reasons.decided(truth)),
         }
     }
 
     /// The outcome where no operand decided: the first error counts, if there is one in any case.
     #[inline(always)]
-    pub(super) fn or_else(self, truth: bool) -> Result<Tested<'a>, EvalError> {
+    pub(super) fn or_else(self, truth: bool) -> Result<TestResult<'a>, EvalError> {
         match self.0 {
-            None => Ok(Tested::Is(truth)),
+            None => Ok(TestResult::Is(truth)),
             Some(reasons) => (*reasons).or_else(truth),
         }
     }
@@ -532,16 +530,16 @@ impl<'a> Undecided<'a> {
 
 impl<'a> Reasons<'a> {
     #[cold]
-    fn decided(self, truth: bool) -> Tested<'a> {
-        self.unknown.map_or(Tested::Is(truth), |unknown| unknown.decided(truth))
+    fn decided(self, truth: bool) -> TestResult<'a> {
+        self.unknown.map_or(TestResult::Is(truth), |unknown| unknown.decided(truth))
     }
 
     #[cold]
-    fn or_else(self, truth: bool) -> Result<Tested<'a>, EvalError> {
+    fn or_else(self, truth: bool) -> Result<TestResult<'a>, EvalError> {
         match (self.unknown, self.error) {
             (Some(unknown), error) => Ok(unknown.or_else(truth, error.is_some())),
             (None, Some(error)) => Err(error),
-            (None, None) => Ok(Tested::Is(truth)),
+            (None, None) => Ok(TestResult::Is(truth)),
         }
     }
 }

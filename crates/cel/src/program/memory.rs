@@ -1,4 +1,4 @@
-//! How much memory a plan takes.
+//! Memory size of a plan.
 
 #![expect(clippy::arithmetic_side_effects, reason = "sums of the sizes of things that are in memory at once")]
 
@@ -9,7 +9,7 @@ use super::node::{
 use crate::value::{Key, Value};
 
 impl Node {
-    /// How many bytes the node holds beyond itself.
+    /// Number of bytes that the node owns on the heap.
     pub(super) fn memory_bytes(&self) -> usize {
         fn nodes(nodes: &[Node]) -> usize {
             size_of_val(nodes) + nodes.iter().map(Node::memory_bytes).sum::<usize>()

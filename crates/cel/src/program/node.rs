@@ -1,7 +1,8 @@
 //! The plan: what the evaluator walks.
 //!
-//! Names of local variables have become slots, overloads code, constants values. The shape follows cel-go's plan wherever that
-//! shows in costs or errors: a variable with all its selections and indices is one attribute, and so is a conditional.
+//! Names of local variables have become slots, overloads code, constants values. The shape follows cel-go's
+//! plan wherever that affects costs or errors: a variable with all its selections and indices is one attribute,
+//! and so is a conditional.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use crate::env::{
 use crate::syntax::ast::{ExprId, Name};
 use crate::value::{EvalError, Key, Str, Value};
 
-/// A step of the plan, and the part of the expression it stands for.
+/// A step of the plan, and its part of the expression.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) id: ExprId,
@@ -24,7 +25,7 @@ pub(super) struct Node {
 pub(super) enum Kind {
     /// A constant: costs nothing.
     Constant(Value<'static>),
-    /// Computed when the program was planned: costs what it cost then.
+    /// Computed when the program was planned, with the cost of that computation.
     Computed(Box<Computed>),
     /// A variable, selection, index or conditional.
     Attribute(Box<Attribute>),
@@ -64,22 +65,22 @@ pub(super) struct Computed {
     pub(super) cost: u64,
 }
 
-/// Something with selections and indices behind it.
+/// A base with selections and indices applied to it.
 #[derive(Debug)]
 pub(super) struct Attribute {
     pub(super) base: Base,
     pub(super) qualifiers: Vec<Qualifier>,
     /// The keys, as long as all of them are constant texts.
     texts: Vec<Str<'static>>,
-    /// `has(…)`: the last qualifier only asks.
+    /// Whether this is `has(…)`: the last qualifier only tests for presence.
     pub(super) presence_test: bool,
-    /// How much there is to it.
-    pub(super) way: Way,
+    /// Evaluation strategy.
+    pub(super) way: AttributeStrategy,
 }
 
-/// How much there is to an attribute: most are variables, and most of these have fields.
+/// Evaluation strategy of an attribute: most are variables, and most of these have fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum AttributeStrategy {
     /// A variable of a comprehension, and nothing else.
     Local,
     /// A variable of the environment, and nothing else.
@@ -95,9 +96,9 @@ pub(super) enum Way {
 impl Attribute {
     pub(super) fn new(base: Base) -> Self {
         let way = match base {
-            Base::Local(_) => Way::Local,
-            Base::Variable(_) => Way::Variable,
-            _ => Way::Any,
+            Base::Local(_) => AttributeStrategy::Local,
+            Base::Variable(_) => AttributeStrategy::Variable,
+            _ => AttributeStrategy::Any,
         };
         Attribute { base, qualifiers: Vec::new(), texts: Vec::new(), presence_test: false, way }
     }
@@ -105,20 +106,20 @@ impl Attribute {
     pub(super) fn push(&mut self, key: QualifierKey, optional: bool) {
         let is_plain = match &key {
             QualifierKey::Constant(_) => true,
-            QualifierKey::Attribute(key) => key.way == Way::Local,
+            QualifierKey::Attribute(key) => key.way == AttributeStrategy::Local,
         };
         let text = match &key {
             QualifierKey::Constant(Value::String(text)) => Some(text),
             _ => None,
         };
         self.way = match self.way {
-            _ if optional || !is_plain => Way::Any,
-            Way::Variable if text.is_some() => Way::Field,
-            Way::Any => Way::Any,
-            _ => Way::Path,
+            _ if optional || !is_plain => AttributeStrategy::Any,
+            AttributeStrategy::Variable if text.is_some() => AttributeStrategy::Field,
+            AttributeStrategy::Any => AttributeStrategy::Any,
+            _ => AttributeStrategy::Path,
         };
         if let Some(text) = text
-            && self.way != Way::Any
+            && self.way != AttributeStrategy::Any
             && self.texts.len() == self.qualifiers.len()
         {
             self.texts.push(text.clone());
@@ -133,7 +134,7 @@ impl Attribute {
         is_complete.then_some(self.texts.as_slice())
     }
 
-    /// What reading a path costs: 1 for each key, and 1 for the variable.
+    /// Cost of reading a path: 1 for each key, and 1 for the variable.
     pub(super) fn path_cost(&self) -> u64 {
         (self.qualifiers.len() as u64).saturating_add(1)
     }
@@ -149,10 +150,10 @@ impl Attribute {
         }
     }
 
-    /// Makes it a question whether the last key is there.
+    /// Turns the attribute into a presence test of the last key.
     pub(super) fn test_presence(&mut self) {
         self.presence_test = true;
-        self.way = Way::Any;
+        self.way = AttributeStrategy::Any;
     }
 }
 
@@ -180,7 +181,7 @@ pub(super) struct Conditional {
 #[derive(Debug)]
 pub(super) struct Qualifier {
     pub(super) key: QualifierKey,
-    /// `.?field`, `[?index]`
+    /// Whether the qualifier is optional: `.?field`, `[?index]`.
     pub(super) optional: bool,
 }
 
@@ -192,7 +193,7 @@ pub(super) enum QualifierKey {
     Attribute(Attribute),
 }
 
-/// A set of constants, sorted; numbers also stand there as the other numeric kinds.
+/// A sorted set of constants; numbers are also contained as the other numeric kinds.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) operand: Node,
@@ -205,18 +206,19 @@ pub(super) struct CallNode {
     pub(super) code: Code,
     pub(super) operands: Box<[Node]>,
     pub(super) price: Price,
-    /// Stops at the first operand that fails, and then costs nothing: cel-go's calls by way of a slice of operands.
+    /// Whether the call stops at the first failing operand, and then costs nothing, as cel-go's calls with a
+    /// slice of operands do.
     pub(super) stops_early: bool,
-    /// What the call comes to where its first operand is text and the others are constant.
+    /// Predicate that evaluates the call if its first operand is text and the others are constant.
     pub(super) question: Option<Question>,
-    /// What can be said where an operand is not known.
+    /// Implementation for unknown operands.
     pub(super) partial: Option<PartialFunction>,
 }
 
 /// A question about a text.
 pub(super) struct Question {
     pub(super) test: QuestionTest,
-    /// What the call costs, where that does not depend on the text.
+    /// Cost of the call, if it does not depend on the text.
     pub(super) fixed_cost: Option<u64>,
 }
 
@@ -247,22 +249,22 @@ pub(super) struct Equality {
 #[derive(Debug)]
 pub(super) struct EqualityText {
     pub(super) text: Str<'static>,
-    /// What reading it from end to end costs.
+    /// Cost of reading the constant from end to end.
     pub(super) cost: u64,
-    /// The text is on the left.
+    /// Whether the text is the left operand.
     pub(super) on_the_left: bool,
 }
 
 pub(super) enum Code {
-    /// The one overload that is meant, with operands of the right types.
+    /// A single overload, whose operands certainly have the right types.
     Native(NativeFunction),
-    /// The one overload that is meant; the operands' types are known only at run time.
+    /// A single overload; the types of the operands are checked at run time.
     Guarded(Arc<Function>, usize),
-    /// The function tells by its first operand what to do.
+    /// The function dispatches on its first operand.
     Singleton(Singleton),
     /// Made for this call.
     Prepared(PreparedCall),
-    /// Several overloads can be meant.
+    /// Several overloads are possible.
     Dispatch(Arc<Function>, OverloadSet),
 }
 
@@ -304,7 +306,7 @@ pub(super) struct Quantifier {
     pub(super) range: Node,
     pub(super) variable: usize,
     pub(super) second_variable: Option<usize>,
-    /// What ends the loop: true for `exists`, false for `all`.
+    /// Value that ends the loop: true for `exists`, false for `all`.
     pub(super) decisive: bool,
     pub(super) predicate: Node,
 }
@@ -315,17 +317,17 @@ pub(super) struct Collect {
     pub(super) range: Node,
     pub(super) variable: usize,
     pub(super) second_variable: Option<usize>,
-    /// Which rounds count; all if there is none.
+    /// Filter for the rounds; without it, all rounds add an element.
     pub(super) condition: Option<Node>,
-    /// The list of one element that a round adds, and what making it costs.
+    /// The list of one element that a round adds, and the cost of creating it.
     pub(super) list: Node,
     pub(super) list_cost: u64,
-    /// That element is the variable itself.
+    /// Whether that element is the variable itself.
     pub(super) adds_variable: bool,
 }
 
 impl Collect {
-    /// What a round adds.
+    /// The element that a round adds.
     pub(super) fn element(&self) -> Option<&Node> {
         match &self.list.kind {
             Kind::List(elements) => elements.first().map(|element| &element.value),
@@ -345,23 +347,23 @@ pub(super) struct Fold {
     pub(super) condition: FoldCondition,
     pub(super) step: FoldStep,
     pub(super) result: Node,
-    /// It counts the elements for which a condition holds, and asks whether there is one.
+    /// Whether the loop counts the elements that satisfy a condition and tests for exactly one.
     pub(super) counts: bool,
 }
 
-/// How long a loop goes on.
+/// Loop condition.
 #[derive(Debug)]
 pub(super) enum FoldCondition {
     /// To its end.
     Always,
-    /// While this is not false.
+    /// Continue while this is not false.
     While(Node),
 }
 
-/// How a round changes the accumulator.
+/// Update of the accumulator in a round.
 #[derive(Debug)]
 pub(super) enum FoldStep {
-    /// It becomes the value of an expression.
+    /// The accumulator becomes the value of an expression.
     Assign(Node),
     /// `accumulator + list`, in place.
     Append(Node),

@@ -1,8 +1,8 @@
 //! Evaluation where input is partly known: what the evaluator does with values that are not known.
 //!
-//! An addition to the one evaluator. All of it stands off the path of known input: a step comes here only when an operand or a range
-//! is [`Value::Unknown`]. Bodies of loops over lists that are still being drawn run once per element, on the element itself, and what
-//! they come to is remembered where it depends on the element alone ([`Memory`]).
+//! An addition to the one evaluator, off the path of known input: it is used only when an operand or a range is
+//! [`Value::Unknown`]. Bodies of loops over lists that are still being drawn run once per element, on the
+//! element itself, and their results are cached if they depend only on the element ([`Memory`]).
 
 mod calls;
 mod closed;
@@ -14,7 +14,7 @@ pub(super) use loops::closed_range;
 pub use memory::Memory;
 pub(super) use memory::Recall;
 
-use super::machine::{Evaluated, Machine, Tested};
+use super::machine::{Evaluated, Machine, TestResult};
 use super::node::{Attribute, Conditional, Member};
 use super::trace::Tracer;
 use crate::value::unknown::Union;
@@ -24,9 +24,9 @@ use crate::value::{EvalError, Failing, Shape, Unknown, Value, Verdict};
 #[derive(Debug)]
 pub(super) struct Logic<'a> {
     hangs_on: Unknown<'a>,
-    /// What they can come to besides what would not decide.
+    /// Possible results of the operands, apart from those that do not decide.
     verdict: Verdict,
-    /// All of them can come to what does not decide.
+    /// Whether all operands can have results that do not decide.
     can_pass: bool,
 }
 
@@ -44,15 +44,15 @@ impl<'a> Logic<'a> {
         self.hangs_on = self.hangs_on.clone().and_inputs_of(&operand);
     }
 
-    /// Another operand decided, if none of these has ended the evaluation before.
+    /// Result if another operand decided, unless one of these has ended the evaluation before.
     #[cold]
-    pub(super) fn decided(&self, truth: bool) -> Tested<'a> {
+    pub(super) fn decided(&self, truth: bool) -> TestResult<'a> {
         let end = if self.verdict.can_end() { Verdict::FATAL } else { Verdict::NONE };
         Value::of_verdict(Verdict::of(truth) | end).after(&self.hangs_on).into()
     }
 
     /// No other operand decided; one may have failed.
-    pub(super) fn or_else(&self, truth: bool, has_failed: bool) -> Tested<'a> {
+    pub(super) fn or_else(&self, truth: bool, has_failed: bool) -> TestResult<'a> {
         let others = match (has_failed, self.can_pass) {
             (true, _) => Verdict::ERROR,
             (false, true) => Verdict::of(truth),
@@ -62,9 +62,9 @@ impl<'a> Logic<'a> {
     }
 }
 
-/// A failure that another one may have to give way to.
+/// Records a failure, which may be replaced by another one.
 ///
-/// An error is one in every completion; what is not known may still be an error in some.
+/// An error occurs in every completion; an unknown value may be an error in some.
 #[cold]
 pub(super) fn note_failure<'a>(failed: &mut Option<Box<Value<'a>>>, why: Value<'a>) {
     let noted = match (failed.take().map(|earlier| *earlier), why) {
@@ -101,7 +101,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         Ok(())
     }
 
-    /// What lies under a key of something that is not known.
+    /// Looks up a key in an unknown value.
     ///
     /// `find` answers for a value that is known: nothing where the key is absent.
     #[cold]
@@ -134,7 +134,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 if is_question {
                     union.add(Value::of_verdict(present | absent));
                 } else if absent != Verdict::NONE {
-                    // What is absent has no value to offer.
+                    // An absent value offers nothing.
                     return Ok(Some(Value::Unknown(Unknown::anything()).after(object)));
                 }
             }

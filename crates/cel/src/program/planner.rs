@@ -1,7 +1,7 @@
 //! Typed tree → plan.
 //!
-//! Computes what is constant where cel-go does, because that shows in costs and in errors of planning; prepares the rest where
-//! that shows in nothing but time.
+//! Folds constants where cel-go does, because that affects costs and planning errors; prepares other calls
+//! where that affects only the time.
 
 mod comprehension;
 mod operator;
@@ -83,7 +83,7 @@ impl<'t> Planner<'t> {
         Ok(Node { id, kind })
     }
 
-    /// What a name refers to, also one with dots.
+    /// Plans a name, qualified or not.
     fn plan_reference(&self, id: ExprId) -> Result<Option<Kind>, PlanError> {
         Ok(match self.typed.reference(id) {
             Reference::Variable { name, global } => Some(self.plan_variable(name, *global)),
@@ -151,7 +151,7 @@ impl<'t> Planner<'t> {
         let folds = self.typed.env.options().constant_folding;
         let plan_time = overloads.of(function).next().map_or(PlanTime::Nothing, |overload| overload.plan_time);
         let prepared = match single {
-            // The made code does not look at what its operands are.
+            // The prepared code does not check the types of its operands.
             Some(overload) if matches!(plan_time, PlanTime::Prepare(_)) && !self.is_certain(overload, &operands) => {
                 None
             }
@@ -198,13 +198,13 @@ impl<'t> Planner<'t> {
         }
     }
 
-    /// Whether the operands are what the overload takes, whatever their values are.
+    /// Whether the operands match the overload for all possible values.
     fn is_certain(&self, overload: &Resolved, operands: &[Node]) -> bool {
         let pairs = operands.iter().zip(&overload.signature.parameters);
         pairs.into_iter().all(|(operand, parameter)| is_certainly(self.typed.type_of(operand.id), parameter))
     }
 
-    /// The code of the one overload that is meant.
+    /// Returns the code of a single overload.
     fn code_of(
         &self,
         function: &Arc<Function>,
@@ -270,7 +270,7 @@ impl<'t> Planner<'t> {
     }
 }
 
-/// cel-go puts another call in place of this one, too.
+/// Whether cel-go replaces this call by another one, too.
 fn is_replaced(overload: Option<&Resolved>, code: &Code) -> bool {
     matches!(code, Code::Prepared(_)) && overload.is_some_and(|it| matches!(it.plan_time, PlanTime::Replace(_)))
 }
@@ -285,7 +285,7 @@ fn prepare(overload: Option<&Resolved>, operands: &[Node]) -> Result<Option<Code
     prepare(&constants).map(|code| code.map(Code::Prepared).map_err(PlanError)).transpose()
 }
 
-/// What a call comes to without values, if it asks something of a text, and all else is constant.
+/// Returns the predicate of a call that tests a text against constants.
 fn question(code: &Code, singleton: Option<Singleton>, price: Price, operands: &[Node]) -> Option<Question> {
     let [_, second] = operands else { return None };
     let constant = second.constant()?;
@@ -314,12 +314,13 @@ fn constant_entry(entry: &Entry) -> Option<(Value<'static>, Value<'static>)> {
     if entry.optional { None } else { Some((entry.key.constant()?.clone(), entry.value.constant()?.clone())) }
 }
 
-/// The values of this type are all of one kind: no need to look at run time.
+/// Whether the values of this type are all of one kind, which need not be checked at run time.
 fn has_certain_kind(of: &Type) -> bool {
     !matches!(of, Type::Dyn | Type::Any | Type::Error | Type::Null | Type::Wrapper(_) | Type::Param(_) | Type::Var(_))
 }
 
-/// All values of the type are what the parameter takes. At run time the first element of a list is looked at, too.
+/// Whether all values of the type match the parameter. At run time the first element of a list is examined,
+/// too.
 fn is_certainly(of: &Type, parameter: &Type) -> bool {
     match (of, parameter) {
         (_, Type::Dyn | Type::Any | Type::Param(_)) => true,
@@ -328,7 +329,7 @@ fn is_certainly(of: &Type, parameter: &Type) -> bool {
     }
 }
 
-/// Only some constants can be keys.
+/// Rejects constants that cannot be keys.
 fn check_key(name: &Name, operands: &[Node]) -> Result<(), PlanError> {
     if *name != ast::operator::INDEX && *name != ast::operator::OPTIONAL_INDEX {
         return Ok(());
@@ -339,7 +340,7 @@ fn check_key(name: &Name, operands: &[Node]) -> Result<(), PlanError> {
     }
 }
 
-/// Where only run time tells the overload, the function's price holds if it has one, else 1.
+/// Price of a call whose overload is known only at run time: that of the function if it has one, else 1.
 fn price_of(function: &Function, overloads: OverloadSet) -> Price {
     if let Some(single) = overloads.single(function) {
         return single.price;

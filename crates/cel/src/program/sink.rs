@@ -1,11 +1,11 @@
-//! Where lists go that are printed and forgotten.
+//! Sinks for lists that are printed and not kept.
 
 use crate::value::{EvalError, Value};
 
 /// Takes a list element by element. An element that is itself a list comes as one, between a begin and an end of its own,
 /// or as a value, whichever is faster.
 ///
-/// What it was given is void if the evaluation does not end with the list.
+/// The received elements are void if the evaluation does not end with the list.
 pub trait ListSink {
     /// A list begins.
     fn begin(&mut self);
@@ -17,11 +17,12 @@ pub trait ListSink {
     fn end(&mut self);
 }
 
-/// What an evaluation came to whose list went to a [`ListSink`].
+/// Result of an evaluation whose list was passed to a [`ListSink`].
 #[derive(Clone, Debug)]
 pub struct ListEvaluation<'a> {
-    /// The value, or why there is none. Nothing stands for the list that the sink has; where there is a value, the sink is not needed.
+    /// The value or the error. `None` stands for the list that the sink received; if there is a value, the sink
+    /// is not used.
     pub result: Result<Option<Value<'a>>, EvalError>,
-    /// What it cost, whether there is a value or not.
+    /// Cost of the evaluation, whether it succeeded or failed.
     pub cost: u64,
 }

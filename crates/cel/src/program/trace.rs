@@ -1,4 +1,4 @@
-//! What the parts of an expression came to, for explanations.
+//! Traces: the results of an expression's parts, for explanations.
 //!
 //! Tracing is a type parameter of the one evaluator: without it, nothing of it is compiled in.
 
@@ -6,22 +6,22 @@ use super::partial::Recall;
 use crate::syntax::ast::ExprId;
 use crate::value::{EvalError, Value};
 
-/// Hears of each part of an expression that was evaluated.
+/// Receives each part of an expression that was evaluated.
 pub(super) trait Tracer<'a> {
-    /// Whether there is anything to tell.
+    /// Whether anything is recorded.
     const ENABLED: bool;
 
-    /// A part of the expression has its value.
+    /// Records the result of a part of the expression.
     fn record(&mut self, id: ExprId, cost: u64, result: &Result<Value<'a>, EvalError>);
 
-    /// What is remembered from other evaluations.
+    /// Results cached from other evaluations.
     #[inline(always)]
     fn recall(&mut self) -> Option<&mut Recall> {
         None
     }
 }
 
-/// Nobody listens.
+/// Records nothing.
 pub(super) struct NoTrace;
 
 impl Tracer<'_> for NoTrace {
@@ -30,14 +30,14 @@ impl Tracer<'_> for NoTrace {
     fn record(&mut self, _id: ExprId, _cost: u64, _result: &Result<Value<'_>, EvalError>) {}
 }
 
-/// A part of an expression and what it came to.
+/// A part of an expression and its result.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
     /// The part, in the tree that the program was planned from.
     pub id: ExprId,
-    /// What the evaluation had cost by then.
+    /// Cost of the evaluation up to this step.
     pub cost: u64,
-    /// Its value, or why it has none.
+    /// Value of the part, or its error.
     pub result: Result<Value<'a>, EvalError>,
 }
 
@@ -48,7 +48,7 @@ pub struct Trace<'a> {
     omitted: usize,
 }
 
-/// More steps than anybody reads are only counted.
+/// Maximum number of recorded steps; further ones are only counted.
 const STEPS_MAX: usize = 10_000;
 
 impl<'a> Trace<'a> {
@@ -57,7 +57,7 @@ impl<'a> Trace<'a> {
         &self.steps
     }
 
-    /// How many further steps there were.
+    /// Number of steps that were not recorded.
     pub fn omitted(&self) -> usize {
         self.omitted
     }

@@ -1,8 +1,9 @@
 //! The engines behind a pattern, each built when it is first needed.
 //!
-//! A yes or no comes from a small DFA, which needs neither scratch space nor locks. Where that would grow too large, and
-//! for positions, `regex-automata` chooses among its engines; what is too large or too deep for these runs as a [`Program`].
-//! So what is built takes milliseconds at most, whatever the pattern, and all searches take time linear in the text.
+//! A yes-or-no match uses a small DFA, which needs neither scratch space nor locks. If that would grow too
+//! large, and for positions, `regex-automata` chooses among its engines; patterns that are too large or too
+//! deep for these run as a [`Program`]. So building takes milliseconds at most for any pattern, and all
+//! searches take time linear in the text.
 
 use std::sync::OnceLock;
 
@@ -64,7 +65,7 @@ impl Engines {
     pub(super) fn is_match(&self, text: &str) -> Result<bool, TooLarge> {
         if let Some(matcher) = self.matcher.get_or_init(|| self.build_matcher()) {
             let input = Input::new(text).earliest(true);
-            // It never gives up: no byte makes it quit.
+            // It always completes: no byte makes it quit.
             if let Ok(found) = matcher.try_search_fwd(&input) {
                 return Ok(found.is_some());
             }

@@ -1,4 +1,4 @@
-//! Why a pattern cannot be used, in the words of Go's `regexp/syntax`.
+//! Errors in patterns, in the words of Go's `regexp/syntax`.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ impl Error {
         Self { kind, fragment: fragment.into() }
     }
 
-    /// What is wrong.
+    /// Kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -28,7 +28,7 @@ impl Error {
     }
 }
 
-/// What is wrong with a pattern.
+/// Kinds of errors in a pattern.
 ///
 /// Go's `invalid UTF-8` is missing: a pattern is a `str` here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -9,7 +9,7 @@ use super::unicode::{self, Properties};
 ///
 /// Groups keep their numbers but not their names: Go allows the same name twice, the engines do not.
 pub(super) fn build(tree: &Tree, root: NodeId, captures: bool) -> Hir {
-    // Children stand before their parents, so that one pass without recursion finds all children ready.
+    // Children precede their parents, so that one pass without recursion finds all children ready.
     let mut properties = Properties::default();
     let mut ready: Vec<Option<Hir>> = Vec::with_capacity(tree.nodes.len());
     for node in &tree.nodes {

@@ -1,7 +1,7 @@
 //! Pattern → tree, with Go's flags for Perl syntax.
 //!
-//! Follows `regexp/syntax/parse.go` of Go 1.26: what is accepted, which error is found first, and the fragment it shows.
-//! Alternatives are not factored as Go does; that shows only in patterns within a hair of the size limits.
+//! Follows `regexp/syntax/parse.go` of Go 1.26: the accepted patterns, the first error, and its fragment.
+//! Alternatives are not factored as in Go; that affects only patterns very close to the size limits.
 
 mod atoms;
 mod stack;
@@ -112,7 +112,7 @@ pub(super) fn parse(pattern: &str) -> Result<Parsed, Error> {
 }
 
 impl Parser<'_> {
-    /// Repeats what stands on top of the stack; `before` starts at the operator, `after` behind it.
+    /// Repeats the item on top of the stack; `before` starts at the operator, `after` behind it.
     fn repeat<'r>(
         &mut self,
         operator: char,
@@ -136,7 +136,7 @@ impl Parser<'_> {
         Ok(after)
     }
 
-    /// Parses what starts with `(?`: a named group, a group with flags, or flags alone.
+    /// Parses text that starts with `(?`: a named group, a group with flags, or flags alone.
     fn perl_flags<'r>(&mut self, text: &'r str) -> Result<&'r str, Error> {
         // Like Go, look for a name only when something follows the bracket.
         let named = |open: &str| text.strip_prefix(open).filter(|name| !name.is_empty());
@@ -181,7 +181,7 @@ impl Parser<'_> {
         Err(Error::new(ErrorKind::InvalidPerlOperator, consumed(text, rest)))
     }
 
-    /// Parses what starts with `\`, outside of brackets.
+    /// Parses text that starts with `\`, outside of brackets.
     fn escape<'r>(&mut self, text: &'r str) -> Result<&'r str, Error> {
         let escaped = skip(text, "\\".len());
         let c = escaped.chars().next();
@@ -215,7 +215,7 @@ impl Parser<'_> {
         Ok(rest)
     }
 
-    /// Parses what starts with `[`.
+    /// Parses text that starts with `[`.
     fn bracket_class<'r>(&mut self, text: &'r str) -> Result<&'r str, Error> {
         let mut rest = skip(text, "[".len());
         let negated = rest.starts_with('^');
@@ -223,7 +223,7 @@ impl Parser<'_> {
         let start = self.tree.items.len();
         let mut first = true;
         loop {
-            // A `]` that comes first is an ordinary character.
+            // A leading `]` is an ordinary character.
             if let Some(after) = rest.strip_prefix(']').filter(|_| !first) {
                 self.push_class(start, negated)?;
                 return Ok(after);
@@ -256,7 +256,7 @@ impl Parser<'_> {
     }
 }
 
-/// What stands in `before` and not any more in `after`, its tail.
+/// Returns the part of `before` that precedes `after`, its tail.
 fn consumed<'a>(before: &'a str, after: &str) -> &'a str {
     before.get(..before.len().saturating_sub(after.len())).unwrap_or(before)
 }

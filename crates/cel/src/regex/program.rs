@@ -11,7 +11,7 @@ use super::hir;
 use super::tree::{ClassItem, NodeId, NodeKind, Tree};
 use super::unicode::Properties;
 
-/// The instructions of a program; Go's own limit lies below, but for literals repeated often.
+/// Maximum number of instructions; Go's own limit is lower, except for literals that are repeated often.
 const INSTRUCTIONS_MAX: usize = 4 << 20;
 
 /// The ranges of all sets together.
@@ -42,7 +42,7 @@ enum Instruction {
     Class(usize, Address),
     Look(Look, Address),
     Save(usize, Address),
-    /// The preferred way, and the other one.
+    /// The preferred branch, and the other one.
     Split(Address, Address),
 }
 
@@ -71,7 +71,7 @@ impl Program {
         (waiting.checked_mul(slots)? <= SLOTS_MAX).then_some(program)
     }
 
-    /// Is there a match anywhere?
+    /// Whether there is a match anywhere.
     pub(super) fn is_match(&self, text: &str) -> bool {
         self.run(text, 0, 0, true).is_some()
     }
@@ -127,7 +127,7 @@ impl Program {
         found
     }
 
-    /// Where an instruction that waits for a character goes on, if the character is right.
+    /// Returns the next address after an instruction that expects a character, if the character matches.
     fn consume(&self, instruction: Instruction, c: char) -> Option<Address> {
         let (matches, target) = match instruction {
             Instruction::Char(expected, target) => (c == expected, target),
@@ -185,7 +185,7 @@ impl Program {
 }
 
 impl Instruction {
-    /// Does a thread stop here until the next character?
+    /// Whether a thread stops here until the next character.
     fn waits(self) -> bool {
         !matches!(self, Self::Fail | Self::Look(..) | Self::Save(..) | Self::Split(..))
     }
@@ -216,7 +216,7 @@ impl Threads {
         }
     }
 
-    /// Marks an instruction; false when it was marked before.
+    /// Marks an instruction; returns false if it was marked before.
     fn visit(&mut self, address: Address) -> bool {
         let round = self.round;
         self.visited.get_mut(address).is_some_and(|last| std::mem::replace(last, round) != round)
@@ -259,9 +259,9 @@ fn holds(look: Look, text: &[u8], position: usize) -> bool {
     }
 }
 
-/// Writes the code from its end to its start, so that each instruction knows its successor.
+/// Generates the code from its end to its start, so that the successor of each instruction is known.
 ///
-/// What is left to do stands on a stack of its own: a pattern may nest deeper than a thread's stack allows.
+/// Pending work is kept on an explicit stack: a pattern may nest deeper than a thread's stack allows.
 struct Compiler<'t> {
     tree: &'t Tree,
     program: Program,
@@ -272,12 +272,12 @@ struct Compiler<'t> {
     properties: Properties,
     /// The ranges of all sets so far.
     ranges: usize,
-    /// Where the code written so far starts.
+    /// Start of the code generated so far.
     start: Address,
     tasks: Vec<Task>,
 }
 
-/// A step of the compiler. Each moves `Compiler::start` to the front of what it writes.
+/// A step of the compiler. Each moves `Compiler::start` to the front of its output.
 enum Task {
     /// Writes a node in front of the code so far.
     Node(NodeId),
@@ -287,9 +287,9 @@ enum Task {
     Prefer { rest: Address },
     /// Opens a group.
     Save { slot: usize },
-    /// Lets the code so far be skipped.
+    /// Makes the code so far optional.
     Skip { next: Address, greedy: bool },
-    /// Lets the code so far be repeated, from the instruction `again` at its end.
+    /// Makes the code so far repeatable, from the instruction `again` at its end.
     Again { again: Address, next: Address, greedy: bool },
 }
 

@@ -4,7 +4,7 @@ use crate::value::bounds::TEXT_BYTES_MAX;
 
 use super::{Captures, Error, Regex};
 
-/// Why nothing was replaced.
+/// A reason why a replacement failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplaceError {
@@ -33,8 +33,8 @@ pub enum ReplaceError {
 impl Regex {
     /// Replaces the first `limit` matches, or all of them.
     ///
-    /// In the replacement, `\1` stands for the text of group 1, `\0` for the whole match, `\\` for a backslash.
-    /// A faulty replacement is found only when there is something to replace.
+    /// In the replacement, `\1` is the text of group 1, `\0` the whole match, `\\` a backslash. A faulty
+    /// replacement is reported only when there is a match.
     pub fn replace(&self, text: &str, replacement: &str, limit: Option<usize>) -> Result<String, ReplaceError> {
         let mut replaced = String::with_capacity(text.len());
         let mut copied = 0;

@@ -68,7 +68,7 @@ fn size_is_limited_as_in_go() {
 }
 
 #[test]
-fn what_is_too_large_for_automata_matches_still() {
+fn pattern_too_large_for_automata_still_matches() {
     for (pattern, text) in [
         (r"^\pL{1000}$", "aé日語".repeat(250)),
         (r"(?i)^\p{Lu}{999}\PL$", "aé".repeat(499) + "A1"),
@@ -88,7 +88,7 @@ fn what_is_too_large_for_automata_matches_still() {
 }
 
 #[test]
-fn what_is_too_large_for_all_engines_is_an_error() {
+fn pattern_too_large_for_all_engines_fails() {
     let pattern = format!("(?:{}){{1000}}", "x".repeat(5000));
     let regex = Regex::new(&pattern).unwrap();
     let error = format!("error parsing regexp: expression too large: `{pattern}`");

@@ -1,6 +1,6 @@
 //! The parsed pattern: an arena of nodes, cheap to build and free of recursion.
 //!
-//! INVARIANT: a node's children stand before it, and every node has one parent at most. So a walk over the arena
+//! INVARIANT: a node's children precede it, and every node has one parent at most. So a walk over the arena
 //! visits children first, and siblings can be chained through `Node::next`.
 
 use regex_syntax::hir::Look;

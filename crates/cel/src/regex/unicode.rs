@@ -1,7 +1,7 @@
 //! Named sets of characters: Perl escapes, POSIX names, Unicode categories and scripts.
 //!
-//! Names are those of Go 1.26, whose tables are Unicode 15.0. The code points come from `regex-syntax`, which is newer:
-//! what was assigned after 15.0 is taken out again. Left as in the newer version: the category of U+1171E, and the
+//! Names are those of Go 1.26, whose tables are Unicode 15.0. The code points come from `regex-syntax`, which
+//! is newer: later assignments are removed. Unchanged from the newer version: the category of U+1171E, and the
 //! folding of single characters, which pairs U+019B and U+0264 with new capitals.
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
@@ -213,8 +213,9 @@ const CATEGORY_ALIASES: &[(&str, &str)] = &[
     ("UppercaseLetter", "Lu"),
 ];
 
-/// Go 1.26 looks for the name without underscores in a table with underscores, and so does not find scripts of several
-/// words (Go issue 77698, mended in Go 1.27). They are left out here, so that what is rejected there is rejected here.
+/// Go 1.26 looks up the name without underscores in a table with underscores, and therefore does not find
+/// scripts of several words (Go issue 77698, fixed in Go 1.27). They are omitted here, so that the same names
+/// are rejected.
 const SCRIPTS: &str = "\
     Adlam Ahom Arabic Armenian Avestan Balinese Bamum Batak Bengali Bhaiksuki Bopomofo Brahmi Braille \
     Buginese Buhid Carian Chakma Cham Cherokee Chorasmian Common Coptic Cuneiform Cypriot Cyrillic Deseret \

@@ -1,4 +1,4 @@
-//! What an automaton for a pattern will cost, guessed from the tree alone.
+//! Estimated size of a pattern's automaton, from the tree alone.
 
 use super::tree::{ClassItem, NodeId, NodeKind, Tree};
 
@@ -10,7 +10,7 @@ const PROPERTY_WEIGHT: u64 = 300;
 
 /// About the number of states of an automaton over bytes.
 pub(super) fn weight(tree: &Tree, root: NodeId) -> u64 {
-    // Children stand before their parents.
+    // Children precede their parents.
     let mut weights: Vec<u64> = Vec::with_capacity(tree.nodes.len());
     for node in &tree.nodes {
         let of = |id: NodeId| weights.get(id).copied().unwrap_or_default();

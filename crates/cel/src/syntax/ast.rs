@@ -1,7 +1,7 @@
 //! The syntax tree: an arena of nodes, each with its place in the text.
 //!
-//! Macros are expanded while parsing; what was written is kept beside the expansion, so that a tree can be
-//! turned back into text. The shape of the expansions is cel-go's, because costs and messages depend on it.
+//! Macros are expanded while parsing; the original calls are kept with the expansion, so that a tree can be
+//! converted back into text. The shape of the expansions is cel-go's, because costs and messages depend on it.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -175,16 +175,16 @@ pub const ACCUMULATOR: Name = Name::from_static("@result");
 pub struct ExprId(u32);
 
 impl ExprId {
-    /// The index, for tables beside the tree.
+    /// The index, for tables parallel to the tree.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A node: what it is, and where it stands in the text.
+/// A node: its kind, and its position in the text.
 #[derive(Clone, Debug)]
 pub struct Expr {
-    /// What it is.
+    /// Kind of the node.
     pub kind: ExprKind,
     /// The byte offset at which issues with this node are shown (an operator's own place, not its operand's).
     pub position: u32,
@@ -201,11 +201,11 @@ pub enum ExprKind {
     Ident(Name),
     /// `operand.field`, or `has(operand.field)` when `test_only`.
     Select {
-        /// What is selected from.
+        /// Operand of the selection.
         operand: ExprId,
         /// The field's name, without backticks.
         field: Name,
-        /// Only asks whether the field is there.
+        /// Whether the selection only tests for the presence of the field.
         test_only: bool,
     },
     /// A function, an operator (see [`operator`]) or a member function.
@@ -228,7 +228,7 @@ pub enum ExprKind {
         /// The fields that are set.
         fields: Vec<StructField>,
     },
-    /// A fold over a list or map: what macros expand to.
+    /// A fold over a list or map: the expansion of macros.
     Comprehension(Box<Comprehension>),
 }
 
@@ -256,7 +256,7 @@ pub enum Literal {
 pub struct ListElement {
     /// The element's value.
     pub value: ExprId,
-    /// Written with `?`: left out when its optional value is absent.
+    /// Whether it is written with `?`: omitted when its optional value is absent.
     pub optional: bool,
 }
 
@@ -269,7 +269,7 @@ pub struct MapEntry {
     pub key: ExprId,
     /// The value.
     pub value: ExprId,
-    /// Written with `?`: left out when its optional value is absent.
+    /// Whether it is written with `?`: omitted when its optional value is absent.
     pub optional: bool,
 }
 
@@ -282,14 +282,14 @@ pub struct StructField {
     pub name: Name,
     /// The value.
     pub value: ExprId,
-    /// Written with `?`: left out when its optional value is absent.
+    /// Whether it is written with `?`: omitted when its optional value is absent.
     pub optional: bool,
 }
 
 /// A fold: `accu = init; for var in range { if !condition break; accu = step }; result`.
 #[derive(Clone, Debug)]
 pub struct Comprehension {
-    /// What is iterated over.
+    /// Range of the iteration.
     pub range: ExprId,
     /// The element (list), the key (map); with a second variable the index or the key.
     pub variable: Name,
@@ -299,7 +299,7 @@ pub struct Comprehension {
     pub accumulator: Name,
     /// The accumulator's first value.
     pub init: ExprId,
-    /// Goes on while this is not false.
+    /// Loop condition: the loop continues while it is not false.
     pub condition: ExprId,
     /// The accumulator's next value.
     pub step: ExprId,
@@ -332,12 +332,12 @@ impl Ast {
         id
     }
 
-    /// The node that stands for the whole expression.
+    /// The root node of the expression.
     pub fn root(&self) -> ExprId {
         self.root
     }
 
-    /// Says which node stands for the whole expression.
+    /// Sets the node that represents the whole expression.
     pub fn set_root(&mut self, root: ExprId) {
         self.root = root;
     }
@@ -347,7 +347,7 @@ impl Ast {
         &self.source
     }
 
-    /// How many nodes the arena holds, unreachable ones included; every [`ExprId`] is below it.
+    /// Number of nodes in the arena, unreachable ones included; every [`ExprId`] is below it.
     pub fn node_count(&self) -> usize {
         self.nodes.len()
     }
@@ -357,7 +357,7 @@ impl Ast {
         if self.macro_calls.is_empty() { None } else { self.macro_calls.get(&expansion).copied() }
     }
 
-    /// Remembers what was written where a macro's expansion now stands.
+    /// Records the call from which a macro was expanded.
     pub fn set_macro_call(&mut self, expansion: ExprId, call: ExprId) {
         self.macro_calls.insert(expansion, call);
     }

@@ -1,4 +1,4 @@
-//! What a recognized piece of text means: the nodes, macro expansions and balanced logic that both parsers build.
+//! Construction of the tree: the nodes, macro expansions and balanced logic that both parsers build.
 //!
 //! The direct parser and the error-recovering one differ in how they read tokens, not in the trees they make.
 
@@ -34,7 +34,7 @@ impl<'a> Builder<'a> {
         Builder { ast: Ast::new(source.clone()), macros, options }
     }
 
-    /// A call, or what a macro makes of it.
+    /// Adds a call, or the expansion of the macro of that name.
     pub(crate) fn call_or_macro(&mut self, function: &str, call: WrittenCall) -> Result<ExprId, MacroError> {
         if let Some(expansion) = self.expand(function, &call)? {
             return Ok(expansion);
@@ -42,7 +42,7 @@ impl<'a> Builder<'a> {
         Ok(self.call(Name::from(function), call))
     }
 
-    /// An operator, or what a macro makes of it.
+    /// Adds an operator, or the expansion of its macro.
     pub(crate) fn operator_or_macro(&mut self, operator: Name, call: WrittenCall) -> Result<ExprId, MacroError> {
         if let Some(expansion) = self.expand(&operator, &call)? {
             return Ok(expansion);

@@ -1,8 +1,8 @@
 //! Text → tokens, one at a time and without allocating.
 //!
-//! The longest match wins, as in the CEL grammar's generated lexer; where nothing matches, the token is
-//! [`Kind::Error`] and covers the text up to and including the character that fits no token.
-//! What a literal means is left to `literal`, what is hidden (blanks, comments) never becomes a token.
+//! The longest match wins, as in the CEL grammar's generated lexer; if nothing matches, the token is
+//! [`Kind::Error`] and covers the text up to and including the character that fits no token. Values of literals
+//! are computed in `literal`; blanks and comments are skipped.
 
 #![expect(
     clippy::arithmetic_side_effects,
@@ -53,7 +53,7 @@ pub(crate) enum Kind {
     Error = 38,
 }
 
-/// A token: its kind and where it stands.
+/// A token: its kind and position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,

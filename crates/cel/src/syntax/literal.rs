@@ -1,4 +1,4 @@
-//! What the text of a literal means: numbers, strings and bytes.
+//! Values of literals: numbers, strings and bytes.
 //!
 //! Follows Go's `strconv` for numbers and cel-go's `unescape.go` for escapes, with its error texts.
 
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ast::Literal;
 use super::lexer::Kind;
 
-/// The value of a literal token, the sign of a number included; or what is wrong with it.
+/// The value of a literal token, including the sign of a number; or its error.
 pub(crate) fn parse_literal(kind: Kind, text: &str, negative: bool) -> Result<Literal, &'static str> {
     match kind {
         Kind::Int => parse_int(text, negative).map(Literal::Int).ok_or("invalid int literal"),

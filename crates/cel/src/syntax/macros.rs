@@ -23,7 +23,7 @@ pub use sort_by::SORT_BY;
 pub use standard::{EXISTS_ONE, STANDARD};
 pub use two_variable::TWO_VARIABLE;
 
-/// How many arguments a macro takes.
+/// Number of arguments of a macro.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Arity {
     /// Exactly this many.
@@ -32,13 +32,13 @@ pub enum Arity {
     Variadic,
 }
 
-/// What an expander answers: the expansion, `None` where the call is not a macro after all, or an error.
+/// Result of an expander: the expansion, `None` if the call is not a macro after all, or an error.
 pub type ExpandResult = Result<Option<ExprId>, MacroError>;
 
 /// Turns a call, given by its receiver and its arguments, into another tree.
 pub type ExpandFn = fn(&mut Expansion<'_>, Option<ExprId>, &[ExprId]) -> ExpandResult;
 
-/// The same as a closure, which can hold what it needs.
+/// An expander as a closure, which can capture values.
 pub type ExpandClosure = dyn Fn(&mut Expansion<'_>, Option<ExprId>, &[ExprId]) -> ExpandResult + Send + Sync;
 
 /// The code of a macro.
@@ -56,12 +56,12 @@ impl fmt::Debug for Expander {
     }
 }
 
-/// Why a call that is a macro's cannot be expanded.
+/// An error in the arguments of a macro.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MacroError {
     /// The byte offset at which the error is shown.
     pub position: u32,
-    /// What is wrong.
+    /// Text of the error.
     pub message: Cow<'static, str>,
 }
 
@@ -70,11 +70,11 @@ pub struct MacroError {
 pub struct Macro {
     /// The name of the calls it takes.
     pub name: Name,
-    /// How many arguments they have.
+    /// Number of arguments.
     pub arity: Arity,
     /// Whether they are member calls, `receiver.name(…)`.
     pub receiver: bool,
-    /// What it does with them.
+    /// Expander of the macro.
     pub expander: Expander,
 }
 
@@ -182,7 +182,7 @@ impl MacroTable {
     }
 }
 
-/// What an expander builds its tree with; every node it adds stands where the call stands.
+/// Builds the tree of an expansion; every node that it adds has the position of the call.
 #[derive(Debug)]
 pub struct Expansion<'a> {
     ast: &'a mut Ast,
@@ -311,7 +311,7 @@ impl<'a> Expansion<'a> {
         MacroError { position: self.ast[id].position, message: message.into() }
     }
 
-    /// The name of an iteration variable, or the error that says what it must be.
+    /// Returns the name of an iteration variable, or the given error.
     pub(crate) fn iteration_variable(&self, id: ExprId, otherwise: &'static str) -> Result<Name, MacroError> {
         let name = self.ident_name(id).cloned().ok_or_else(|| self.error(id, otherwise))?;
         self.check_iteration_variable(id, &name)?;

@@ -55,14 +55,14 @@ pub(crate) fn parse(source: &Source, macros: &MacroTable, options: &Options) -> 
 struct Parser<'a> {
     builder: Builder<'a>,
     lexer: Lexer<'a>,
-    /// The token that is looked at.
+    /// Current token.
     token: Token,
-    /// Where the token before it ended.
+    /// End of the previous token.
     previous_end: u32,
-    /// How many rules that can contain themselves are open; never less than cel-go counts for any one of them.
+    /// Number of open rules that can contain themselves; never less than cel-go counts for any one of them.
     nesting: usize,
     nesting_max: usize,
-    /// How deep cel-go's visitor goes into the expression that was parsed last.
+    /// Depth that cel-go's visitor reaches in the expression that was parsed last.
     height: usize,
     /// The terms of the logical chains that are open.
     terms: Vec<Term>,
@@ -73,7 +73,7 @@ struct Parser<'a> {
 
 const NAMES_KEPT: usize = 8;
 
-/// How strongly a binary operator below `&&` binds.
+/// Precedence of a binary operator below `&&`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Binding {
     Relation,
@@ -81,7 +81,7 @@ pub(crate) enum Binding {
     Product,
 }
 
-/// How strongly a token binds as a binary operator, and the function it stands for.
+/// Precedence of a token as a binary operator, and the function that it denotes.
 pub(crate) fn binary_operator(kind: Kind) -> Option<(Binding, Name)> {
     Some(match kind {
         Kind::Less => (Binding::Relation, operator::LESS),

@@ -1,4 +1,4 @@
-//! The parser that reports what is wrong and goes on.
+//! The parser with error reports and recovery.
 //!
 //! It reads the whole text into a tree of grammar rules, as cel-go's generated parser does: the same decisions,
 //! the same repairs (a token dropped, a token supposed, tokens skipped until something can follow), the same

@@ -26,7 +26,7 @@ fn places(ast: &Ast) -> Vec<(u32, Span)> {
     ast.preorder(ast.root()).map(|id| (ast[id].position, ast[id].span)).collect()
 }
 
-/// Where the direct parser has an answer, the recovering one has the same.
+/// Asserts that the recovering parser agrees with every result of the direct parser.
 fn parsers_agree(text: &str) {
     let (source, macros, options) = (Source::new(text), all_macros(), options());
     let direct = parser::parse(&source, &macros, &options);
@@ -42,7 +42,7 @@ fn parsers_agree(text: &str) {
 }
 
 #[test]
-fn the_direct_parser_takes_what_is_right() {
+fn direct_parser_accepts_valid_text() {
     for text in [
         "a.b.c(d, e[f]) + -g * 2 <= h ? [1, ?x,] : {'k': v, ?n: null,}",
         "has(a.b) && l.all(x, x > 0) || m.exists(k, v, k == v)",
@@ -56,7 +56,7 @@ fn the_direct_parser_takes_what_is_right() {
 }
 
 #[test]
-fn the_recovering_parser_reads_what_the_direct_one_leaves_to_it() {
+fn recovering_parser_reads_the_remaining_text() {
     // Reserved words can begin a type's name, and these sums are deeper than the direct parser goes.
     let deep = format!("{}1{}", "(1 < 1 + ".repeat(100), ")".repeat(100));
     for text in ["let{}", "for.x{a: 1}", &deep] {
@@ -100,7 +100,7 @@ fn limits_are_errors_and_never_overflow_the_stack() {
 }
 
 #[test]
-fn what_is_just_not_too_deep_is_parsed() {
+fn text_at_the_depth_limit_is_parsed() {
     for (open, inner, close, depth) in [
         ("(", "1", ")", 249),
         ("[", "1", "]", 249),

@@ -28,7 +28,7 @@ pub fn unparse_wrapped(ast: &Ast, column: usize) -> String {
     Unparser::new(ast, column).run(ast.root())
 }
 
-/// What is still to be written, the next piece last.
+/// Pending output, the next piece last.
 enum Piece {
     Text(&'static str),
     Name(Name),
@@ -90,7 +90,7 @@ fn binary_operator(function: &str) -> Option<Operator> {
     Some(Operator { text, precedence })
 }
 
-/// How a node is written.
+/// Syntactic form of a node.
 enum Form<'a> {
     Conditional([ExprId; 3]),
     Binary(Operator, ExprId, ExprId),
@@ -182,7 +182,8 @@ impl<'a> Unparser<'a> {
         if parens { vec![Piece::Text("("), Piece::Node(id), Piece::Text(")")] } else { vec![Piece::Node(id)] }
     }
 
-    /// cel-go puts such operands of `!`, `-` and `?:` into parentheses: operators and calls with several arguments.
+    /// Whether cel-go puts such an operand of `!`, `-` and `?:` into parentheses: operators and calls with
+    /// several arguments.
     fn is_complex(&self, id: ExprId) -> bool {
         match self.form(id) {
             Form::Conditional(_) | Form::Binary(..) => true,
@@ -218,7 +219,7 @@ impl<'a> Unparser<'a> {
         }
     }
 
-    /// How many terms the chain below a logical operator has, and whether the parser would build it the same.
+    /// Number of terms in the chain below a logical operator, and whether the parser would build the same tree.
     fn chain_shape(&mut self, id: ExprId, operator: Operator) -> ChainShape {
         let mut path = vec![id];
         while let Some(at) = path.last().copied() {
@@ -383,7 +384,7 @@ impl<'a> Unparser<'a> {
     }
 }
 
-/// `a[b]` and its like: calls that are written behind their first argument.
+/// Whether a call is written behind its first argument, as `a[b]`.
 fn is_suffix(function: &Name) -> bool {
     [operator::INDEX, operator::OPTIONAL_INDEX, operator::OPTIONAL_SELECT].contains(function)
 }

@@ -56,7 +56,7 @@ impl ExprKind {
         (0..).map_while(|index| self.child(index))
     }
 
-    /// The same kind of node with the same names and values, whatever its children are.
+    /// Whether it is the same kind of node with the same names and values, regardless of its children.
     fn is_like(&self, other: &ExprKind) -> bool {
         match (self, other) {
             (ExprKind::Literal(Literal::Double(a)), ExprKind::Literal(Literal::Double(b))) => {
@@ -107,7 +107,7 @@ impl Ast {
         Postorder { ast: self, path: vec![(id, 0)] }
     }
 
-    /// How many nodes the longest way down holds, the node itself included.
+    /// Number of nodes on the longest path down, including the node itself.
     pub fn height(&self, id: ExprId) -> usize {
         let mut path = vec![(id, 0usize)];
         let mut height = 0;
@@ -157,12 +157,13 @@ impl Ast {
         Some(root)
     }
 
-    /// The trees are equal but for positions. Macros are compared by their expansions.
+    /// Whether the trees are equal except for positions. Macros are compared by their expansions.
     pub fn same_tree(&self, other: &Ast) -> bool {
         self.same_subtree(self.root(), other, other.root())
     }
 
-    /// The trees below two nodes are equal but for positions. Macros are compared by their expansions.
+    /// Whether the trees below two nodes are equal except for positions. Macros are compared by their
+    /// expansions.
     pub fn same_subtree(&self, id: ExprId, other: &Ast, other_id: ExprId) -> bool {
         let mut pending = vec![(id, other_id)];
         while let Some((a, b)) = pending.pop() {

@@ -1,26 +1,26 @@
-//! How large values can get, so that a short expression cannot fill the memory or run on and on.
+//! Size limits of values, so that a short expression cannot fill the memory or run endlessly.
 //!
 //! Costs are the reference's, and it has several calls cheap whose results grow with every call: `format`, `replace`, the
 //! sum of two lists. The reference ends when the memory ends; here such a call fails, and nothing absorbs that.
 
 use super::{Bytes, ErrorKind, EvalError, List, Str, Value};
 
-/// How long a text or octets can get that a call makes.
+/// Maximum length of a text or octets that a call produces.
 pub(crate) const TEXT_BYTES_MAX: usize = 16 << 20;
 
-/// How long a list can get that a call makes.
+/// Maximum length of a list that a call produces.
 pub(crate) const ELEMENTS_MAX: usize = 4 << 20;
 
-/// How much all calls of one evaluation can make, together.
+/// Maximum number of bytes that all calls of one evaluation produce together.
 pub(crate) const RESULT_BYTES_MAX: u64 = 256 << 20;
 
 /// About what one element of a list takes.
 const ELEMENT_BYTES: u64 = 32;
 
-/// How many pairs of elements one comparison of two values looks at.
+/// Maximum number of element pairs that one comparison examines.
 pub(crate) const COMPARISONS_MAX: u32 = 1 << 20;
 
-/// How much of a value is shown in a message.
+/// Maximum length of a value in a message.
 pub(crate) const SHOWN_BYTES_MAX: usize = 256 << 10;
 
 /// The error of a call that would exceed a bound.

@@ -113,7 +113,7 @@ impl<'a> Value<'a> {
         Ok(Value::Duration(span))
     }
 
-    /// `optional.ofNonZeroValue` takes it for nothing.
+    /// Whether `optional.ofNonZeroValue` treats the value as absent.
     pub fn is_zero(&self) -> bool {
         match self {
             Value::Null => true,
@@ -172,7 +172,7 @@ fn parse_double(text: &str) -> Option<f64> {
     magnitude.is_finite().then_some(sign * magnitude)
 }
 
-/// Each underscore stands between two digits, or between a base prefix and a digit.
+/// Whether each underscore is between two digits, or between a base prefix and a digit.
 fn underscores_separate_digits(text: &str) -> bool {
     let hexadecimal = text.starts_with("0x") || text.starts_with("0X");
     let is_digit = |byte: u8| byte.is_ascii_digit() || hexadecimal && byte.is_ascii_hexdigit();

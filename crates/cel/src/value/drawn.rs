@@ -12,9 +12,9 @@ use super::{EvalError, Value, Verdict};
 pub struct Drawn<'a> {
     members: Vec<Member<'a>>,
     candidates: Vec<Member<'a>>,
-    /// How many candidates are drawn, at least and at most.
+    /// Minimum and maximum number of candidates that are drawn.
     open: (usize, usize),
-    /// How many members stand at the front, in their order.
+    /// Number of members at the front, in their order.
     prefix: usize,
 }
 
@@ -25,9 +25,9 @@ pub struct Member<'a> {
     pub value: Value<'a>,
     /// The element of the host's list that it comes from.
     pub(crate) id: u32,
-    /// How its value came from that element alone; [`NO_CHAIN`] if not so.
+    /// Derivation of the value from that element alone; [`NO_CHAIN`] if it depends on more.
     pub(crate) chain: u32,
-    /// It is in the list for certain. Nothing to candidates.
+    /// Whether it is certainly in the list. Unused for candidates.
     pub(crate) is_certain: bool,
 }
 
@@ -42,7 +42,7 @@ impl<'a> Member<'a> {
         Member { value, id, chain: FIRST_CHAIN, is_certain: true }
     }
 
-    /// It is in the list for certain.
+    /// Whether it is certainly in the list.
     pub fn is_certain(&self) -> bool {
         self.is_certain
     }
@@ -97,22 +97,22 @@ impl<'a> Drawn<'a> {
         &self.members
     }
 
-    /// What others are drawn from.
+    /// The candidates from which further members are drawn.
     pub fn candidates(&self) -> &[Member<'a>] {
         &self.candidates
     }
 
-    /// How many candidates are drawn, at least and at most.
+    /// Minimum and maximum number of candidates that are drawn.
     pub fn open(&self) -> (usize, usize) {
         self.open
     }
 
-    /// How many members stand at the front, in their order.
+    /// Number of members at the front, in their order.
     pub fn prefix(&self) -> usize {
         self.prefix
     }
 
-    /// There is a way to draw.
+    /// Whether a completion exists.
     pub fn is_possible(&self) -> bool {
         self.open.0 <= self.open.1
     }
@@ -128,7 +128,7 @@ impl<'a> Drawn<'a> {
         self.members.iter().chain(drawable)
     }
 
-    /// All elements that the list can have are of one kind that has an order.
+    /// Whether all possible elements are of one kind that has an order.
     pub fn is_of_one_kind(&self) -> bool {
         let mut ranges = self.all().map(|member| member.value.range());
         match ranges.next() {
@@ -140,7 +140,7 @@ impl<'a> Drawn<'a> {
         }
     }
 
-    /// How long the list is, at least and at most.
+    /// Minimum and maximum length of the list.
     pub fn length(&self) -> (usize, usize) {
         let least = self.certain_members().count().saturating_add(self.open.0);
         (least, self.members.len().saturating_add(self.open.1))
@@ -247,7 +247,7 @@ impl<'a> Drawn<'a> {
     }
 }
 
-/// Which element of a list a question is about.
+/// Selects an element of a list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Element {
     /// The member at an index of the members.

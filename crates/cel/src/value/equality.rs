@@ -50,7 +50,7 @@ impl Value<'_> {
     }
 }
 
-/// How many pairs of elements may still be compared.
+/// Number of element pairs that may still be compared.
 struct Comparisons {
     left: u32,
 }
@@ -62,7 +62,7 @@ impl Comparisons {
     }
 }
 
-/// Remembers what could not be told, in case nothing else decides.
+/// Keeps an undecided comparison, which is returned if no other comparison decides.
 fn all_equal(answers: impl Iterator<Item = Result<bool, EvalError>>) -> Result<bool, EvalError> {
     let mut undecided = None;
     for answer in answers {

@@ -1,9 +1,9 @@
-//! Why an evaluation has no value.
+//! Evaluation errors.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// What kind of failure an [`EvalError`] is.
+/// Kind of an [`EvalError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -21,7 +21,7 @@ pub enum ErrorKind {
     DivideByZero,
     /// A conversion that the value does not allow.
     Conversion,
-    /// Something else: the message tells.
+    /// Another error, described by its message.
     Other,
     /// The answer depends on something unknown inside an argument. Becomes an unknown value, never an error for users.
     Undetermined,
@@ -35,7 +35,7 @@ pub enum ErrorKind {
     Interrupted,
 }
 
-/// Why an evaluation has no value: a kind and the reference implementation's text.
+/// Error of an evaluation: a kind and the text of the reference implementation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvalError(Arc<(ErrorKind, Box<str>)>);
 
@@ -80,7 +80,7 @@ impl EvalError {
         Self::new(ErrorKind::Undetermined, "undetermined")
     }
 
-    /// What kind of failure this is.
+    /// Kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.0
     }
@@ -90,7 +90,7 @@ impl EvalError {
         &self.0.1
     }
 
-    /// `&&`, `||`, `?:` and comprehensions never absorb it: the evaluation is over.
+    /// Whether `&&`, `||`, `?:` and comprehensions never absorb the error: the evaluation ends.
     pub fn is_fatal(&self) -> bool {
         matches!(self.kind(), ErrorKind::CostLimit | ErrorKind::Interrupted | ErrorKind::TooLarge | ErrorKind::Aborted)
     }

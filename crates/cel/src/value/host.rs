@@ -1,4 +1,4 @@
-//! How a host lends its own data to an evaluation.
+//! Interface for data of the host.
 //!
 //! Each trait reads in place: what it returns may borrow from the host's data for as long as the evaluation's result lives.
 
@@ -11,10 +11,10 @@ use crate::types::Type;
 
 /// A list that the host keeps.
 pub trait HostList: fmt::Debug + Send + Sync {
-    /// How many elements there are.
+    /// Number of elements.
     fn len(&self) -> usize;
 
-    /// There are none.
+    /// Whether the list is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -25,10 +25,10 @@ pub trait HostList: fmt::Debug + Send + Sync {
 
 /// A map that the host keeps.
 pub trait HostMap: fmt::Debug + Send + Sync {
-    /// How many entries there are.
+    /// Number of entries.
     fn len(&self) -> usize;
 
-    /// There are none.
+    /// Whether the map is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -44,36 +44,36 @@ pub trait HostMap: fmt::Debug + Send + Sync {
         }
     }
 
-    /// The key is there. Not asked where [`is_partial`](Self::is_partial).
+    /// Whether the key exists. Not called if [`is_partial`](Self::is_partial).
     fn contains(&self, key: &Value<'_>) -> bool {
         self.get(key).is_some()
     }
 
-    /// It is not known whether some entries are there: [`get`](Self::get) answers [`Value::Unknown`] for their keys, and neither how
-    /// many there are nor which is known of the map as a whole.
+    /// Whether some entries are unknown: [`get`](Self::get) returns [`Value::Unknown`] for their keys, and
+    /// neither the number of entries nor the set of keys is known.
     fn is_partial(&self) -> bool {
         false
     }
 
-    /// Shows each key and value in a stable order, until told to stop.
+    /// Calls `visit` for each key and value in a stable order, until it breaks.
     fn for_each<'v>(&'v self, visit: &mut dyn FnMut(Value<'v>, Value<'v>) -> ControlFlow<()>);
 }
 
 /// Data of the host that a [`MapShape`] or [`ListShape`] reads.
 pub type HostData = dyn Any + Send + Sync;
 
-/// How to read a map in data that does not know its own types: a document, and a schema that says what is what.
+/// Reads a map from data without type information: a document, interpreted by a schema.
 ///
 /// Lets a value be a view of two references, so that going down a document allocates nothing.
 pub trait MapShape: fmt::Debug + Send + Sync {
-    /// How many entries there are.
+    /// Number of entries.
     fn len(&self, data: &HostData) -> usize;
 
     /// The value under a key.
     fn get<'v>(&'v self, data: &'v HostData, key: &Value<'_>) -> Option<Value<'v>>;
 
-    /// Reads the value at the end of a path to where it is needed. Answers what one [`get`](Self::get) after the other does, only
-    /// faster; or says that it cannot tell.
+    /// Reads the value at the end of a path into `out`. Equivalent to one [`get`](Self::get) after the other,
+    /// but faster. Returns false if the path cannot be read this way.
     fn read_path<'v>(&'v self, data: &'v HostData, path: &[Str<'_>], out: &mut Value<'v>) -> bool {
         let Some((first, rest)) = path.split_first() else { return false };
         let mut value = self.get(data, &Value::str(first));
@@ -95,12 +95,12 @@ pub trait MapShape: fmt::Debug + Send + Sync {
         }
     }
 
-    /// The key is there.
+    /// Whether the key exists.
     fn contains(&self, data: &HostData, key: &Value<'_>) -> bool {
         self.get(data, key).is_some()
     }
 
-    /// Shows each key and value in a stable order, until told to stop.
+    /// Calls `visit` for each key and value in a stable order, until it breaks.
     fn for_each<'v>(&'v self, data: &'v HostData, visit: &mut dyn FnMut(Value<'v>, Value<'v>) -> ControlFlow<()>);
 
     /// Overrides `this == other`.
@@ -109,9 +109,9 @@ pub trait MapShape: fmt::Debug + Send + Sync {
     }
 }
 
-/// How to read a list in data that does not know its own types.
+/// Reads a list from data without type information.
 pub trait ListShape: fmt::Debug + Send + Sync {
-    /// How many elements there are.
+    /// Number of elements.
     fn len(&self, data: &HostData) -> usize;
 
     /// The element at an index.
@@ -122,7 +122,7 @@ pub trait ListShape: fmt::Debug + Send + Sync {
         self.get(data, index).map(|value| *out = value).is_some()
     }
 
-    /// Shows each element in order, until told to stop.
+    /// Calls `visit` for each element in order, until it breaks.
     fn for_each<'v>(&'v self, data: &'v HostData, visit: &mut dyn FnMut(Value<'v>) -> ControlFlow<()>) {
         _ = (0..self.len(data)).try_for_each(|index| visit(self.get(data, index).unwrap_or(Value::Null)));
     }
@@ -154,7 +154,7 @@ pub trait HostObject: fmt::Debug + Send + Sync {
         }
     }
 
-    /// `has(this.field)`
+    /// Whether the field exists: `has(this.field)`.
     fn has(&self, field: &str) -> bool {
         self.get(field).is_some()
     }
@@ -178,7 +178,7 @@ pub trait HostValue: fmt::Debug + Send + Sync + Any {
     /// The value's type.
     fn type_of(&self) -> Type;
 
-    /// `this == other`, where the other is of the same type.
+    /// Equality with a value of the same type: `this == other`.
     fn equals(&self, other: &dyn HostValue) -> bool;
 
     /// The value as text, for people.
@@ -189,17 +189,17 @@ pub trait HostValue: fmt::Debug + Send + Sync + Any {
         "types.Opaque"
     }
 
-    /// How large it is in the eyes of the cost meter.
+    /// Size of the value for the cost meter.
     fn size(&self) -> u64 {
         1
     }
 
-    /// The reference can look it up in a set of constants; where it cannot, `x in [constants]` fails.
+    /// Whether the reference can look it up in a set of constants; otherwise `x in [constants]` fails.
     fn is_hashable(&self) -> bool {
         true
     }
 
-    /// It is what `optional.ofNonZeroValue` takes for nothing.
+    /// Whether `optional.ofNonZeroValue` treats the value as absent.
     fn is_zero(&self) -> bool {
         false
     }

@@ -23,7 +23,7 @@ pub enum List<'a> {
 }
 
 impl<'a> List<'a> {
-    /// How many elements there are.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         match self {
             List::Borrowed(elements) => elements.len(),
@@ -33,7 +33,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// There are none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -53,7 +53,7 @@ impl<'a> List<'a> {
         (0..self.len()).map(|index| self.get(index).unwrap_or(Value::Null))
     }
 
-    /// Shows each element in order, until told to stop.
+    /// Calls `visit` for each element in order, until it breaks.
     pub fn for_each(&self, mut visit: impl FnMut(Value<'a>) -> ControlFlow<()>) {
         let elements = match self {
             List::Borrowed(elements) => elements,
@@ -76,7 +76,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// What gives the list a meaning of its own.
+    /// The shape that gives the list its own semantics.
     pub(super) fn shape(&self) -> Option<&'a dyn ListShape> {
         match self {
             List::Shaped(_, shape) | List::Meant(_, shape) => Some(*shape),
@@ -84,7 +84,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// It is equal to others by a rule of its own.
+    /// Whether the list has its own rule of equality.
     pub(crate) fn has_meaning(&self) -> bool {
         self.shape().is_some()
     }
@@ -111,7 +111,7 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Adds an element at the end: in place if nobody else holds the list.
+    /// Appends an element, in place if the list is not shared.
     #[must_use]
     pub fn push(self, element: Value<'a>) -> List<'a> {
         let mut elements = match self {

@@ -119,7 +119,7 @@ impl<'a> Map<'a> {
         Ok(Map::Shared(Arc::new(map)))
     }
 
-    /// How many entries there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         match self {
             Map::Borrowed(map) => map.len(),
@@ -129,7 +129,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// There are none.
+    /// Whether the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -155,7 +155,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// It is not known whether some entries are there: their values are not known.
+    /// Whether some entries are unknown.
     pub fn is_partial(&self) -> bool {
         let is_unknown = |value: &Value<'_>| matches!(value, Value::Unknown(_));
         match self {
@@ -166,7 +166,7 @@ impl<'a> Map<'a> {
         }
     }
 
-    /// Shows each key and value, until told to stop.
+    /// Calls `visit` for each key and value, until it breaks.
     pub fn for_each(&self, mut visit: impl FnMut(Value<'a>, Value<'a>) -> ControlFlow<()>) {
         match self {
             Map::Borrowed(map) => visit_all(map, &mut visit),
@@ -186,7 +186,7 @@ impl<'a> Map<'a> {
         entries
     }
 
-    /// Adds entries: in place if nobody else holds the map. Fails with the key that is there already.
+    /// Adds entries, in place if the map is not shared. Fails with the key that already exists.
     pub fn insert_all(
         self,
         entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>,

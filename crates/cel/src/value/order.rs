@@ -1,4 +1,4 @@
-//! Which of two values is less, across numeric kinds as cel-go orders them.
+//! Order of values, across numeric kinds as in cel-go.
 
 use std::cmp::Ordering;
 
@@ -34,7 +34,7 @@ impl Value<'_> {
         Ok(ordering)
     }
 
-    /// Values of this kind have an order.
+    /// Whether values of this kind have an order.
     pub fn is_comparable(&self) -> bool {
         matches!(
             self,

@@ -22,7 +22,7 @@ impl Str<'_> {
         }
     }
 
-    /// How many code points it has: CEL's size of a string.
+    /// Number of code points: CEL's size of a string.
     pub fn code_points(&self) -> usize {
         code_points(self.as_str())
     }
@@ -55,7 +55,8 @@ impl PartialEq for Str<'_> {
     }
 }
 
-/// How many code points a text has. Most text is ASCII and short: a look at its highest bits is cheaper than decoding.
+/// Number of code points of a text. Most text is ASCII and short: testing its high bits is cheaper than
+/// decoding.
 #[inline]
 pub(crate) fn code_points(text: &str) -> usize {
     let octets = text.as_bytes();

@@ -67,7 +67,7 @@ impl Timestamp {
         self.offset_seconds
     }
 
-    /// The first moment of year 1: what Go takes for no time at all.
+    /// Whether this is the first moment of year 1, Go's zero time.
     pub fn is_zero(self) -> bool {
         self.seconds == SECONDS_MIN && self.nanoseconds == 0
     }

@@ -1,4 +1,4 @@
-//! What is not known, and what is known about it all the same.
+//! Unknown values, and their known properties.
 //!
 //! A value that depends on input that is not known may still be one of a few values, lie between two, or be a list of which a part is
 //! known. That is what lets an evaluation decide before all of its input is there. Every claim holds for every completion.
@@ -8,29 +8,29 @@ use std::sync::Arc;
 
 use super::{Drawn, ErrorKind, Value, Verdict};
 
-/// Not known (yet).
+/// A value that is not known (yet).
 ///
 /// Names the inputs that an answer would need, by the numbers that the host gave them.
 #[derive(Clone, Debug)]
 pub struct Unknown<'a> {
     inputs: u64,
     failing: Failing,
-    /// What is known about it. Nothing: it can be anything.
+    /// Known properties of the value. `None` means that it can be anything.
     shape: Option<Arc<Shape<'a>>>,
 }
 
 /// Whether there may be no value at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Failing {
-    /// There is one.
+    /// The value certainly exists.
     Never,
-    /// There may be an error instead.
+    /// An error may occur instead.
     Perhaps,
-    /// There may be an error that nothing absorbs.
+    /// An error that nothing absorbs may occur instead.
     Fatally,
 }
 
-/// What is known about a value that is not known.
+/// Known properties of an unknown value.
 #[derive(Clone, Debug)]
 pub enum Shape<'a> {
     /// One of these; of none, if there is only an error.
@@ -41,10 +41,10 @@ pub enum Shape<'a> {
     Drawn(Drawn<'a>),
 }
 
-/// More values than this that have an order are told by the first and the last.
+/// Above this number, ordered values are described by the first and the last one.
 const LISTED_MAX: usize = 16;
 
-/// More values than this are not told at all.
+/// Above this number, no values are kept.
 const KEPT_MAX: usize = 256;
 
 impl<'a> Unknown<'a> {
@@ -53,22 +53,22 @@ impl<'a> Unknown<'a> {
         Unknown { inputs: 1 << number.min(63), failing: Failing::Fatally, shape: None }
     }
 
-    /// Something that can be anything, or fail.
+    /// A value that can be anything, or fail.
     pub fn anything() -> Self {
         Unknown { inputs: 0, failing: Failing::Fatally, shape: None }
     }
 
-    /// Something that can be anything, or an error that others absorb.
+    /// A value that can be anything, or an error that other operands absorb.
     pub fn anything_or_error() -> Self {
         Unknown { inputs: 0, failing: Failing::Perhaps, shape: None }
     }
 
-    /// Nothing that anything depends on.
+    /// A neutral element: depends on no input and does not fail.
     pub(crate) fn nothing() -> Self {
         Unknown { inputs: 0, failing: Failing::Never, shape: None }
     }
 
-    /// Something of which a part is known.
+    /// A value with known properties.
     pub fn new(failing: Failing, shape: Shape<'a>) -> Self {
         Unknown { inputs: 0, failing, shape: Some(Arc::new(shape)) }
     }
@@ -79,7 +79,7 @@ impl<'a> Unknown<'a> {
         (0..64).filter(move |number| inputs >> number & 1 == 1)
     }
 
-    /// What is known about it.
+    /// Known properties of the value.
     pub fn shape(&self) -> Option<&Shape<'a>> {
         self.shape.as_deref()
     }
@@ -97,34 +97,34 @@ impl<'a> Unknown<'a> {
         }
     }
 
-    /// The same, but it may fail at least like this.
+    /// Raises the possible failure to at least this level.
     #[must_use]
     pub(crate) fn failing_at_least(mut self, failing: Failing) -> Self {
         self.failing = self.failing.max(failing);
         self
     }
 
-    /// The same, as far as it does not fail.
+    /// The same value, assuming that it does not fail.
     #[must_use]
     pub(crate) fn if_any(mut self) -> Self {
         self.failing = Failing::Never;
         self
     }
 
-    /// Depends on the other's inputs, too.
+    /// Adds the inputs of another value.
     #[must_use]
     pub(crate) fn and_inputs_of(mut self, other: &Unknown<'_>) -> Self {
         self.inputs |= other.inputs;
         self
     }
 
-    /// Something else that depends on the same inputs, and fails where this does.
+    /// An arbitrary value that depends on the same inputs, and fails where this one does.
     #[must_use]
     pub(crate) fn blurred<'b>(&self) -> Unknown<'b> {
         Unknown { inputs: self.inputs, failing: self.failing, shape: None }
     }
 
-    /// What a predicate can come to that has this value.
+    /// Possible results of a predicate with this value.
     pub(crate) fn verdict(&self) -> Verdict {
         let failing = match self.failing {
             Failing::Never => Verdict::NONE,
@@ -160,7 +160,7 @@ impl<'a> Value<'a> {
         Value::Unknown(Unknown::input(number))
     }
 
-    /// A predicate that can come to this.
+    /// Returns a predicate with these possible results.
     pub(crate) fn of_verdict(verdict: Verdict) -> Value<'a> {
         let mut values = Vec::new();
         values.extend(verdict.can_be(Verdict::TRUE).then_some(Value::Bool(true)));
@@ -194,7 +194,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether it can equal another value, as `in` asks: what cannot be compared is not equal.
+    /// Whether the value can equal another one, with the semantics of `in`: incomparable values are not equal.
     pub(crate) fn can_equal(&self, other: &Value<'a>) -> Verdict {
         if !matches!(self, Value::Unknown(_)) && !matches!(other, Value::Unknown(_)) {
             return match self.equals(other) {
@@ -223,7 +223,7 @@ impl<'a> Value<'a> {
         Verdict::TRUE | Verdict::FALSE
     }
 
-    /// The same; where nothing certain can be said about a value that depends on this one.
+    /// An unknown value without its known properties; other values are unchanged.
     pub(crate) fn blurred(self) -> Value<'a> {
         match self {
             Value::Unknown(unknown) => Value::Unknown(unknown.blurred()),
@@ -231,7 +231,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Depends on the other's inputs, too, and fails where it does.
+    /// Adds the inputs and the failures of another operand.
     #[must_use]
     pub(crate) fn after(self, operand: &Unknown<'_>) -> Value<'a> {
         match self {
@@ -245,7 +245,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Two lists cannot be equally long.
+/// Whether two lists cannot have the same length.
 fn lengths_differ(left: &Value<'_>, right: &Value<'_>) -> bool {
     let length = |value: &Value<'_>| match value {
         // A list with a meaning of its own may have an equality of its own.
@@ -259,12 +259,12 @@ fn lengths_differ(left: &Value<'_>, right: &Value<'_>) -> bool {
     }
 }
 
-/// The value has an order among its kind: NaN has none.
+/// Whether the value has an order among its kind: NaN has none.
 fn has_order(value: &Value<'_>) -> bool {
     value.is_comparable() && !matches!(value, Value::Double(number) if number.is_nan())
 }
 
-/// Two values are of one kind.
+/// Whether two values are of one kind.
 pub(crate) fn same_kind(a: &Value<'_>, b: &Value<'_>) -> bool {
     mem::discriminant(a) == mem::discriminant(b)
 }
@@ -306,12 +306,12 @@ impl<'a> Union<'a> {
         Union { inputs: 0, failing: Failing::Never, is_anything: false, values: Vec::new(), between: None, drawn: None }
     }
 
-    /// It may fail.
+    /// Records a possible failure.
     pub(crate) fn fail(&mut self, failing: Failing) {
         self.failing = self.failing.max(failing);
     }
 
-    /// It can also be this.
+    /// Records a possible value.
     pub(crate) fn add(&mut self, value: Value<'a>) {
         match value {
             Value::Error(error) if error.is_fatal() => self.fail(Failing::Fatally),
@@ -370,7 +370,7 @@ impl<'a> Union<'a> {
     }
 }
 
-/// The values without those that are there already, as far as that is easily told.
+/// Removes duplicates, as far as they can be detected cheaply.
 fn distinct(mut values: Vec<Value<'_>>) -> Vec<Value<'_>> {
     let all_alike = values.iter().all(has_order)
         && values.windows(2).all(|pair| match pair {
@@ -384,7 +384,7 @@ fn distinct(mut values: Vec<Value<'_>>) -> Vec<Value<'_>> {
     values
 }
 
-/// The two cannot be told apart: equal numbers can, where zero has two signs.
+/// Whether two values are indistinguishable. Zeros of different sign are equal but distinguishable.
 fn is_same(a: &Value<'_>, b: &Value<'_>) -> bool {
     match (a, b) {
         (Value::Double(a), Value::Double(b)) => a.to_bits() == b.to_bits(),

@@ -1,17 +1,17 @@
-//! What a predicate can come to: a set, because not all of its input need be known.
+//! Verdicts: the possible results of a predicate on partly known input.
 
 use std::ops::{BitOr, BitOrAssign};
 
 use super::Value;
 
-/// Some of: true, false, an error, something that is not a truth value.
+/// A set of possible results: true, false, an error, a value that is not a boolean.
 ///
-/// On input that is known there is one of them in the set. On input that is partly known, every completion of it comes to one of them.
+/// On known input the set has one member. On partly known input, the result of every completion is in the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Verdict(u8);
 
 impl Verdict {
-    /// Nothing: the input has no completion.
+    /// The empty set: the input has no completion.
     pub const NONE: Verdict = Verdict(0);
     /// True.
     pub const TRUE: Verdict = Verdict(1);
@@ -35,17 +35,17 @@ impl Verdict {
         if truth { Verdict::TRUE } else { Verdict::FALSE }
     }
 
-    /// It can come to one of these.
+    /// Whether one of these results is possible.
     pub const fn can_be(self, any_of: Verdict) -> bool {
         self.0 & any_of.0 != 0
     }
 
-    /// It cannot come to anything but false: whoever looks for something true need not look here.
+    /// Whether false is the only possible result, so that a search for a true result can skip this input.
     pub const fn is_never_but_false(self) -> bool {
         !self.can_be(Verdict(Verdict::TRUE.0 | Verdict::ERROR.0 | Verdict::OTHER.0))
     }
 
-    /// Of these, those that are in the other set, too.
+    /// Intersection with another set.
     #[must_use]
     pub(crate) const fn only(self, those: Verdict) -> Verdict {
         Verdict(self.0 & those.0)
@@ -76,7 +76,7 @@ impl Verdict {
         if self.can_be(Verdict::OTHER) { self.without(Verdict::OTHER) | Verdict::ERROR } else { self }
     }
 
-    /// What callers see.
+    /// The results that callers can observe.
     #[must_use]
     pub(crate) fn shown(self) -> Verdict {
         self.only(Verdict::ANY)
@@ -98,7 +98,7 @@ impl BitOrAssign for Verdict {
 }
 
 impl Value<'_> {
-    /// What a predicate comes to that has this value.
+    /// Possible results of a predicate with this value.
     pub fn verdict(&self) -> Verdict {
         match self {
             Value::Bool(truth) => Verdict::of(*truth),

@@ -32,7 +32,7 @@ pub(crate) struct Case {
     eval_error: Option<Json>,
 }
 
-/// What a case declares.
+/// Declarations of a case.
 pub(crate) enum Declaration<'j> {
     /// A variable's type.
     Variable(&'j Json),
@@ -50,7 +50,7 @@ impl Case {
         format!("{}/{}/{}", self.file, self.section, self.name)
     }
 
-    /// What the case declares, by name.
+    /// The declarations of the case, by name.
     pub(crate) fn declarations(&self) -> impl Iterator<Item = (&str, Declaration<'_>)> {
         self.type_env.iter().flat_map(|declaration| {
             let name = field(declaration, "name").map(word).unwrap();
@@ -110,7 +110,7 @@ impl Case {
     }
 }
 
-/// Equal and of one type, all the way down; `NaN` is the same as `NaN`.
+/// Whether two values are deeply equal and of one type; `NaN` is the same as `NaN`.
 fn is_same(a: &Value<'_>, b: &Value<'_>) -> bool {
     match (a, b) {
         (Value::Null, Value::Null) => true,

@@ -8,10 +8,10 @@ use cel::value::EvalError;
 use super::case::{Case, Declaration};
 use super::proto::{self, field, repeated, word};
 
-/// Whatever version is the last one.
+/// Latest version of every library.
 const LATEST: u32 = u32::MAX;
 
-/// What the case may refer to.
+/// The environment of a case.
 pub(crate) fn of(case: &Case) -> Env {
     let mut builder = Env::builder()
         .library(&library::standard())

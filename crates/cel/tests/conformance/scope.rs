@@ -1,4 +1,4 @@
-//! Which cases are about the language, and not about protobuf.
+//! Selection of the cases about the language, without protobuf.
 
 use super::case::Case;
 
@@ -22,7 +22,7 @@ const MESSAGES: &[&str] = &[
 
 const PACKAGE: &str = "google.protobuf";
 
-/// The case is in scope.
+/// Whether the case is in scope.
 pub(crate) fn holds(case: &Case, line: &str) -> bool {
     !FILES.contains(&case.file.as_str())
         // Its messages are written without their package there.

@@ -20,7 +20,7 @@ struct Case {
     expect: Answer,
 }
 
-/// What an evaluation may cost.
+/// Cost limit of an evaluation.
 const COST_LIMIT: u64 = 1_000_000;
 
 /// Runs the case on a line.

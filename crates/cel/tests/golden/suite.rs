@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// What came of one case.
+/// Outcome of one case.
 pub(crate) struct Outcome {
     pub(crate) id: String,
     pub(crate) expression: String,
-    /// What differs, if anything does.
+    /// Description of the difference, if there is one.
     pub(crate) difference: Option<String>,
 }
 

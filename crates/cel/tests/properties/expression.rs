@@ -15,12 +15,12 @@ pub(crate) enum Kind {
     Any,
 }
 
-/// Which parts of the language are used.
+/// Parts of the language to use.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Within {
-    /// All that the generator knows.
+pub(crate) enum LanguageSubset {
+    /// The whole language, as far as the generator supports it.
     Language,
-    /// What the reference's estimate does not undervalue.
+    /// The part that the reference does not underestimate.
     Estimate,
 }
 
@@ -29,14 +29,14 @@ const DEPTH_MAX: usize = 5;
 /// Writes an expression, as random bytes decide. Zeros make it short.
 pub(crate) struct Generator<'d> {
     choices: Choices<'d>,
-    within: Within,
+    within: LanguageSubset,
     depth: usize,
     /// Variables of comprehensions around, with their types.
     locals: Vec<(String, Kind)>,
 }
 
 impl<'d> Generator<'d> {
-    pub(crate) fn new(bytes: &'d [u8], within: Within) -> Self {
+    pub(crate) fn new(bytes: &'d [u8], within: LanguageSubset) -> Self {
         Generator { choices: Choices::new(bytes), within, depth: 0, locals: Vec::new() }
     }
 
@@ -69,8 +69,8 @@ impl<'d> Generator<'d> {
         }
         // The estimate of what is read from a failed operand goes by its size, but the reference's meter counts 1.
         let leaves: &[&str] = match kind {
-            Kind::Text if self.within == Within::Estimate => &["'a'", "s", "t", "'é,a'", "'k'", "s"],
-            Kind::Ints if self.within == Within::Estimate => &["[1]", "l", "[1, 2, 3]", "l"],
+            Kind::Text if self.within == LanguageSubset::Estimate => &["'a'", "s", "t", "'é,a'", "'k'", "s"],
+            Kind::Ints if self.within == LanguageSubset::Estimate => &["[1]", "l", "[1, 2, 3]", "l"],
             Kind::Bool => &["true", "b", "false", "b"],
             Kind::Int => &["1", "x", "y", "0", "-3", "9223372036854775807", "x"],
             Kind::Text => &["'a'", "s", "t", "''", "'é,a'", "'k'", "s"],
@@ -83,7 +83,7 @@ impl<'d> Generator<'d> {
     }
 
     fn unless_estimated(&self, text: String, instead: &str) -> String {
-        if self.within == Within::Estimate { instead.to_owned() } else { text }
+        if self.within == LanguageSubset::Estimate { instead.to_owned() } else { text }
     }
 
     fn bool(&mut self) -> String {
@@ -207,7 +207,7 @@ impl<'d> Generator<'d> {
             5 => self.comprehension(Kind::Ints, Kind::Int, "map", element),
             6 => self.comprehension(Kind::Map, Kind::Text, "map", element),
             // The reference's estimate takes the elements for numbers, which weigh less than text.
-            7 if kind == Kind::Ints || self.within == Within::Language => {
+            7 if kind == Kind::Ints || self.within == LanguageSubset::Language => {
                 format!("{}.distinct()", self.in_parentheses(kind))
             }
             7 | 8 => format!("{}.sort()", self.in_parentheses(kind)),

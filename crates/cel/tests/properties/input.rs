@@ -142,7 +142,7 @@ fn completed(choices: &mut Choices<'_>, held: &Value<'static>, of: &str) -> Valu
     }
 }
 
-/// How large the values above are.
+/// Sizes of the values above.
 pub(crate) struct Sizes;
 
 impl SizeHints for Sizes {

@@ -1,7 +1,7 @@
 //! `celplane cel`: expressions at the command line.
 
 mod expression;
-mod schema;
+pub(crate) mod schema;
 
 use std::process::ExitCode;
 

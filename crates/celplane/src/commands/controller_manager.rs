@@ -10,65 +10,85 @@ use apiserver::identity::keys::KeyRing;
 use apiserver::serving::certificates::Authority;
 use client::Client;
 use controllers::settings::Settings;
+use controlplane::placement;
+use controlplane::roles::connections::groups_of;
+use controlplane::roles::{self, controller_manager, signing};
 
-use crate::roles::connections::groups_of;
-use crate::roles::node_lifecycle::NodeLifecycle;
-use crate::roles::{self, controller_manager, signing};
+use crate::arguments::node_lifecycle::NodeLifecycle;
 use crate::separate::SeparateArguments;
 use crate::waiting_time;
 
-/// Run the controllers of the cluster that a kubeconfig names
+/// Run the controllers for the cluster named by a kubeconfig
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     role: SeparateArguments,
-    /// Contend for a lease, so that several can run
+    /// Run only while holding the leader election lease, so that several instances can run
     #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     leader_elect: bool,
-    /// Which controllers run: `*` for all, `name`, `-name` for all but that one
+    /// Controllers to run: `*` for all, `name`, or `-name` for all others
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
     controllers: Vec<String>,
-    /// Let each controller act under a service account of its own, which the kubeconfig's user must be allowed to
-    /// impersonate
+    /// Run each controller under its own service account; the kubeconfig's user must be allowed to impersonate
+    /// them
     #[arg(long)]
     use_service_account_credentials: bool,
-    /// The certificates by which pods know the API server; they are published in every namespace
+    /// CA certificates of the API server, published in every namespace for pods
     #[arg(long, value_name = "FILE")]
     root_ca_file: Option<PathBuf>,
-    /// The certificate of the authority that signs approved requests for certificates; none are signed without
+    /// CA certificate that signs approved certificate signing requests; without it none are signed
     #[arg(long, value_name = "FILE", requires = "cluster_signing_key_file")]
     cluster_signing_cert_file: Option<PathBuf>,
-    /// Its key
+    /// Private key of that CA certificate
     #[arg(long, value_name = "FILE", requires = "cluster_signing_cert_file")]
     cluster_signing_key_file: Option<PathBuf>,
-    /// For how long signed certificates hold at the most
+    /// Maximum lifetime of signed certificates
     #[arg(long, value_name = "DURATION", default_value = "8760h0m0s")]
     cluster_signing_duration: String,
-    /// The key that signs service account tokens in secrets (ECDSA P-256); none are made without
+    /// Key that signs service account tokens in Secrets (ECDSA P-256); without it no such tokens are created
     #[arg(long, value_name = "FILE")]
     service_account_private_key_file: Option<PathBuf>,
-    /// How many pods that have ended may exist before the oldest are deleted; 0 for any number
+    /// Number of terminated pods above which the oldest are deleted; 0 disables deletion
     #[arg(long, value_name = "COUNT", default_value_t = 12_500)]
     terminated_pod_gc_threshold: usize,
-    /// How often autoscalers are looked at
+    /// Interval at which HorizontalPodAutoscalers are evaluated
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     horizontal_pod_autoscaler_sync_period: String,
-    /// How often quotas are counted anew
+    /// Ratio of a metric to its target that changes nothing: from 1 minus to 1 plus this
+    #[arg(long, value_name = "RATIO", default_value_t = 0.1)]
+    horizontal_pod_autoscaler_tolerance: f64,
+    /// Period without removal of replicas after a higher recommendation
+    #[arg(long, value_name = "DURATION", default_value = "5m0s")]
+    horizontal_pod_autoscaler_downscale_stabilization: String,
+    /// Period after a pod's start in which its CPU usage counts only while it is ready
+    #[arg(long, value_name = "DURATION", default_value = "5m0s")]
+    horizontal_pod_autoscaler_cpu_initialization_period: String,
+    /// Period after a pod's start in which a change of readiness is its first state
+    #[arg(long, value_name = "DURATION", default_value = "30s")]
+    horizontal_pod_autoscaler_initial_readiness_delay: String,
+    /// Interval at which quota usage is recalculated
     #[arg(long, value_name = "DURATION", default_value = "5m0s")]
     resource_quota_sync_period: String,
-    /// How often volumes and claims are looked at though nothing has changed
+    /// Interval at which volumes and claims are checked even if nothing has changed
     #[arg(long, value_name = "DURATION", default_value = "15s")]
     pvclaimbinder_sync_period: String,
     #[command(flatten)]
     node_lifecycle: NodeLifecycle,
+    /// Read the proposals' fields from annotations of pods; for the controller toleration-resolver beside upstream's components
+    #[arg(long)]
+    placement_annotations: bool,
 }
 
 impl Arguments {
     /// Runs until a signal comes.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let features = Features::default().with_flag(&self.role.feature_gates)?;
+        let defaults = if self.placement_annotations { Features::all_proposals() } else { Features::default() };
+        let features = defaults.with_flag(&self.role.feature_gates)?;
         controllers::manager::check_selection(&self.controllers)?;
-        let settings = self.settings()?;
+        let mut settings = self.settings()?;
+        if self.placement_annotations {
+            settings.placement = Some(placement::rewrite(features, placement::Devices::default())?);
+        }
         self.role.block_on(async |role| {
             let own = role.connect(controller_manager::NAME).await?;
             let place = role.place(10257, &own)?;
@@ -76,6 +96,8 @@ impl Arguments {
                 let leads = Some(self.leader_elect);
                 return role.rehearse(controller_manager::NAME, features, leads, place.as_ref()).await;
             }
+            let lease = self.leader_elect.then(|| roles::lease(controller_manager::NAME));
+            role.announce(controller_manager::NAME, &own, lease.map(|lease| (lease.namespace, lease.name)));
             let (shared, by_account) = (own.clone(), self.use_service_account_credentials);
             let clients = Arc::new(move |user: &str| client_for(&shared, user, by_account));
             let role_at_work = controller_manager::start(
@@ -96,6 +118,16 @@ impl Arguments {
         let mut settings = Settings {
             terminated_pods: self.terminated_pod_gc_threshold,
             autoscaler_period: waiting_time::parse(&self.horizontal_pod_autoscaler_sync_period)?,
+            autoscaler_tolerance: self.horizontal_pod_autoscaler_tolerance,
+            autoscaler_downscale_stabilization: waiting_time::parse(
+                &self.horizontal_pod_autoscaler_downscale_stabilization,
+            )?,
+            autoscaler_cpu_initialization: waiting_time::parse(
+                &self.horizontal_pod_autoscaler_cpu_initialization_period,
+            )?,
+            autoscaler_initial_readiness_delay: waiting_time::parse(
+                &self.horizontal_pod_autoscaler_initial_readiness_delay,
+            )?,
             quota_period: waiting_time::parse(&self.resource_quota_sync_period)?,
             binder_period: waiting_time::parse(&self.pvclaimbinder_sync_period)?,
             signing_duration: waiting_time::parse(&self.cluster_signing_duration)?,

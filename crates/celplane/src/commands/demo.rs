@@ -12,28 +12,27 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 use api::core::v1::Pod;
 use api::features::Features;
-use api::json::Value;
 use client::objects::Selection;
 use client::{Client, Resource};
+use controlplane::ThrowAway;
 
 use self::show::Shown;
 use self::stories::{STORIES, Story};
-use crate::control_plane::ThrowAway;
 use crate::manifests::{self, Manifests};
 use crate::style::{Style, When};
 
-/// A story that is not told by then has failed.
+/// Time limit of a story.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How long until what was applied is looked at again.
+/// Interval at which the state is checked.
 const PAUSE: Duration = Duration::from_millis(20);
 
 const DEFINITIONS: Resource =
     Resource::new("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
 
-/// Walk through the five proposals on a cluster that is thrown away
+/// Demonstrate the five proposals on a temporary cluster
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Tell only this story; may be given several times
+    /// Run only this story; may be repeated
     #[arg(long, value_name = "NAME")]
     story: Vec<String>,
 
@@ -41,7 +40,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     list: bool,
 
-    /// When to use color
+    /// Use of color in the output
     #[arg(long, value_enum, default_value = "auto")]
     color: When,
 }
@@ -55,7 +54,7 @@ impl Arguments {
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(unknown) = self.story.iter().find(|name| STORIES.iter().all(|story| story.name != **name)) {
-            bail!("there is no story `{unknown}`; `celplane demo --list` names them");
+            bail!("unknown story `{unknown}`; `celplane demo --list` lists the stories");
         }
         let is_told = |story: &&Story| self.story.is_empty() || self.story.iter().any(|name| name == story.name);
         let told: Vec<&Story> = STORIES.iter().filter(is_told).collect();
@@ -65,7 +64,7 @@ impl Arguments {
     }
 }
 
-/// Tells stories; how many did not end as they should.
+/// Runs stories; returns the number of failures.
 async fn tell(told: &[&Story], style: Style) -> Result<usize> {
     let started = Instant::now();
     let cluster = ThrowAway::start(Features::all_proposals()).await?;
@@ -84,7 +83,7 @@ async fn tell(told: &[&Story], style: Style) -> Result<usize> {
         match tokio::time::timeout(TIMEOUT, ended).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(error).with_context(|| format!("story `{}`", story.name)),
-            Err(_) => show::say(&format!("  {}\n", style.bad(format!("not as expected after {} s", TIMEOUT.as_secs()))))?,
+            Err(_) => show::say(&format!("  {}\n", style.bad(format!("did not reach the expected state within {} s", TIMEOUT.as_secs()))))?,
         }
         let shown = Shown::collect(client, story).await?;
         show::say(&shown.text(style))?;
@@ -94,11 +93,15 @@ async fn tell(told: &[&Story], style: Style) -> Result<usize> {
     }
     cluster.end().await?;
     let count = if told.len() == 1 { "1 story".to_owned() } else { format!("{} stories", told.len()) };
-    show::say(&format!("{count} told in {:.1} s, {failed} not as expected.\n", started.elapsed().as_secs_f64()))?;
+    let seconds = started.elapsed().as_secs_f64();
+    show::say(&match failed {
+        0 => format!("{count} passed in {seconds:.1} s.\n"),
+        failed => format!("{failed} of {count} failed in {seconds:.1} s.\n"),
+    })?;
     Ok(failed)
 }
 
-/// Creates the objects of a manifest. A definition is served before the next object is looked at.
+/// Creates the objects of a manifest. A definition is served before the next object is processed.
 async fn apply(client: &Client, name: &str, text: &str) -> Result<()> {
     for manifest in manifests::readable(Manifests::parse(name.to_owned(), text.to_owned()))? {
         let discovery = client.discover().await?;
@@ -111,7 +114,7 @@ async fn apply(client: &Client, name: &str, text: &str) -> Result<()> {
             created => created.with_context(|| format!("{name}: {}", manifest.title()))?,
         };
         if manifest.kind() == "CustomResourceDefinition" {
-            established(client, created.str_at(&["metadata", "name"]).unwrap_or_default()).await?;
+            established(client, created.text_at(&["metadata", "name"])).await?;
         }
     }
     Ok(())
@@ -120,7 +123,7 @@ async fn apply(client: &Client, name: &str, text: &str) -> Result<()> {
 async fn established(client: &Client, name: &str) -> Result<()> {
     loop {
         let definition = client.documents(DEFINITIONS).get("", name).await?;
-        let conditions = definition.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+        let conditions = definition.list_at(&["status", "conditions"]);
         if conditions.iter().any(|it| it.str_at(&["type"]) == Some("Established") && it.str_at(&["status"]) == Some("True")) {
             return Ok(());
         }

@@ -7,18 +7,22 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::data_directory;
+use controlplane::data_directory;
+use crate::output::print_line;
 use crate::dry_run::{DryRun, NOTHING_DONE};
 
-/// So long a control plane has to finish what it is doing.
+/// Time limit for the control plane to stop.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// End the control plane that runs in the background; its data stays
+/// Stop the background control plane (data is kept)
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Its data directory; by default that of `celplane up`
+    /// Data directory; defaults to that of `celplane up`
     #[arg(long, value_name = "DIRECTORY")]
     data_dir: Option<PathBuf>,
+    /// Name that was given to `celplane up --name`
+    #[arg(long, value_name = "NAME", value_parser = data_directory::parse_name, conflicts_with = "data_dir")]
+    name: Option<String>,
     #[command(flatten)]
     dry_run: DryRun,
 }
@@ -26,25 +30,27 @@ pub(crate) struct Arguments {
 impl Arguments {
     /// Ends it, and waits until it has ended.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let path = self.data_dir.unwrap_or_else(data_directory::default_path);
+        let path = self.data_dir.unwrap_or_else(|| data_directory::path_of(self.name.as_deref()));
         let Some(process) = data_directory::holder(&path)? else {
-            println!("No control plane runs on {}.", path.display());
+            print_line!("No control plane is running on {}.", path.display())?;
             return Ok(ExitCode::SUCCESS);
         };
         if self.dry_run.is_on() {
-            println!("Would end process {process}, which runs on {}.\n{NOTHING_DONE}", path.display());
+            print_line!("Would stop process {process}, which runs on {}.\n{NOTHING_DONE}", path.display())?;
             return Ok(ExitCode::SUCCESS);
         }
-        let id = Pid::from_raw(process).with_context(|| format!("{process} is not the number of a process"))?;
-        kill_process(id, Signal::TERM).with_context(|| format!("cannot end process {process}"))?;
+        let id = Pid::from_raw(process).with_context(|| format!("{process} is not a process ID"))?;
+        kill_process(id, Signal::TERM).with_context(|| format!("cannot stop process {process}"))?;
         let started = Instant::now();
         while data_directory::holder(&path)?.is_some() {
             if started.elapsed() > TIMEOUT {
-                bail!("process {process} has not ended after {} s", TIMEOUT.as_secs());
+                bail!("process {process} has not exited after {} s", TIMEOUT.as_secs());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        println!("Ended process {process}. The data is in {}.", path.display());
+        // A cluster in memory leaves certificates and a log, and no objects.
+        let kept = if path.join(controlplane::settings::STORE_FILE).exists() { "Its data is" } else { "Certificates and log are" };
+        print_line!("Stopped process {process}. {kept} in {}.", path.display())?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,35 +1,40 @@
-//! `celplane kubelet`: simulated nodes, over a kubeconfig.
+//! `celplane kubelet`: simulated nodes, or one whose containers run, over a kubeconfig.
 
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::kubelet::slice_template::SliceTemplate;
 use api::features::Features;
+use controlplane::roles::connections::groups_of;
+use controlplane::roles::kubelet::{agent, listener};
+use controlplane::roles::{self, kubelet};
 
-use crate::roles::connections::groups_of;
-use crate::roles::kubelet::{NodeArguments, listener};
-use crate::roles::{self, kubelet};
+use crate::arguments::nodes::NodeArguments;
+use crate::arguments::real_node::RealNodeArguments;
 use crate::separate::SeparateArguments;
 
-/// Run simulated nodes in the cluster that a kubeconfig names
+/// Run nodes for the cluster named by a kubeconfig: simulated ones, or this machine with a container runtime
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     role: SeparateArguments,
-    /// The node's name; the kubeconfig's user is then the node
+    /// Node name; the kubeconfig's user must then be that node
     #[arg(long, value_name = "NAME", conflicts_with = "nodes")]
     hostname_override: Option<String>,
-    /// How many nodes; the kubeconfig's user must be allowed to impersonate them
+    /// Number of nodes; the kubeconfig's user must be allowed to impersonate them
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     nodes: usize,
     #[command(flatten)]
     like: NodeArguments,
-    /// The port of this machine at which the API server reads logs; without it there are none
+    /// Port of this machine from which the API server reads logs; without it logs are unavailable
     #[arg(long, value_name = "PORT")]
     log_port: Option<u16>,
-    /// Which simulated devices each node has: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
+    /// Simulated devices of each node: ring:8, grid:4x4, torus:2x4x4, numa:2x4, pcie:2x4x1
     #[arg(long, value_name = "TEMPLATE")]
     devices: Option<SliceTemplate>,
+    #[command(flatten)]
+    real: RealNodeArguments,
 }
 
 impl Arguments {
@@ -38,6 +43,22 @@ impl Arguments {
         let features = Features::default().with_flag(&self.role.feature_gates)?;
         self.role.block_on(async |role| {
             let own = role.connect(kubelet::NAME).await?;
+            let name = self.hostname_override.clone().unwrap_or_default();
+            if let Some(mut node) = self.real.node(name, self.like.document()?, self.like.static_pods())? {
+                let place = role.open_place(10248);
+                if role.dry_run.is_on() {
+                    return role.rehearse(kubelet::NAME, features, None, place.as_ref()).await;
+                }
+                role.announce(kubelet::NAME, &own, None);
+                let address = SocketAddr::new(node.endpoint.ip(), self.real.port);
+                let access = role.node_access(&own, address.ip())?;
+                let listener = roles::status::listen(address).await?;
+                node.endpoint = listener.local_addr()?;
+                let name = node.name.clone();
+                let (running, agent) = node.start(own, features);
+                agent::serve(listener, access, name, agent, running.registry.clone());
+                return roles::run_alone(running, place).await;
+            }
             let names = match &self.hostname_override {
                 Some(name) => vec![name.clone()],
                 None => kubelet::names(self.nodes),
@@ -51,6 +72,7 @@ impl Arguments {
             if role.dry_run.is_on() {
                 return role.rehearse(kubelet::NAME, features, None, place.as_ref()).await;
             }
+            role.announce(kubelet::NAME, &own, None);
             let (reads, is_node) = (own.clone(), self.hostname_override.is_some());
             let client_for = Arc::new(move |node: &str| {
                 let user = format!("system:node:{node}");

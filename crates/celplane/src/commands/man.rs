@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 
-/// Write the manual pages: `celplane man | man -l -`
+/// Print the manual pages: `celplane man | man -l -`
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Write one page for each command into this directory
+    /// Directory to write one page per command to
     #[arg(long, value_name = "DIRECTORY")]
     dir: Option<PathBuf>,
 }
@@ -16,7 +16,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let Some(directory) = self.dir else {
-            clap_mangen::Man::new(crate::command()).render(&mut std::io::stdout())?;
+            clap_mangen::Man::new(crate::command()).render(&mut crate::output::stdout())?;
             return Ok(ExitCode::SUCCESS);
         };
         let context = || format!("cannot write to `{}`", directory.display());

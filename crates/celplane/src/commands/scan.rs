@@ -1,47 +1,54 @@
-//! `celplane scan`: who uses gated fields, before a gate is turned off.
+//! `celplane scan`: uses of gated fields, before a gate is disabled; and objects that exceed the limits on
+//! expressions.
 //!
-//! For each use: the gate it needs, and what happens to the object without it, as the proposals' sections on rollback say.
-//! Exit code 1 when something would break, 2 when something could not be read.
+//! For each use: the required gate, and the effect of disabling it, according to the proposals' sections on
+//! rollback. Exit code 1 if something would break, 2 if some input is unreadable.
+
+mod limits;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 use api::features::{Features, Gate};
+use limits::Excess;
+use registry::annotations;
+use registry::expressions::Environments;
 use serde_json::json;
 
 use crate::connection::ConnectionArguments;
 use crate::gated_uses::{self, Field, Needs};
 use crate::live;
 use crate::manifests::{self, Manifest, Source};
-use crate::output::Report;
+use crate::output::{Report, complain_line};
 use crate::style::{Style, When};
 
-/// Find out who uses gated fields, and what happens to them when the gates are turned off.
+/// List uses of gated fields with the effect of turning the gates off, and objects above the limits on expressions.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Files, directories, or `-` for standard input, such as the output of `kubectl get -A -o yaml`.
-    #[arg(short, long = "filename", required_unless_present_any = ["kubeconfig", "context"], value_name = "FILE")]
+    /// Files, directories, or `-` for standard input, such as the output of `kubectl get -A -o yaml`; without
+    /// them, the cluster named by the kubeconfig is read.
+    #[arg(short, long = "filename", value_name = "FILE")]
     filenames: Vec<String>,
 
     #[command(flatten)]
     connection: ConnectionArguments,
 
-    /// The gates as they will be; by default all that can be are off.
+    /// Feature gates to assume; by default all gates that can be disabled are.
     #[arg(long, default_value = "", value_name = "GATES")]
     feature_gates: String,
 
-    /// How to print.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Report,
 
-    /// When to use color.
+    /// Use of color in the output.
     #[arg(long, value_enum, default_value = "auto")]
     color: When,
 }
 
 /// A use that a gate would close.
-struct Found {
+struct UseLocation {
     file: String,
     line: usize,
     object: String,
@@ -51,11 +58,18 @@ struct Found {
     effect: Effect,
 }
 
-/// What happens to an object without the gate.
+impl UseLocation {
+    /// File and line; nothing for objects of a running cluster, which their names lead to.
+    fn place(&self) -> String {
+        if self.file == live::CLUSTER { String::new() } else { format!("{}:{}: ", self.file, self.line) }
+    }
+}
+
+/// Effect of a disabled gate on an object.
 #[derive(Clone, Copy)]
 struct Effect {
     text: &'static str,
-    /// Something stops working that works now.
+    /// Whether the finding stops something from working.
     breaks: bool,
 }
 
@@ -64,30 +78,48 @@ impl Arguments {
         let features = match Features::default().with_flag(&self.feature_gates) {
             Ok(features) => features,
             Err(error) => {
-                eprintln!("error: {error}");
+                complain_line!("error: {error}");
                 return Ok(ExitCode::from(2));
             }
         };
         let sources = match manifests::sources(&self.filenames) {
             Ok(sources) => sources,
             Err(error) => {
-                eprintln!("error: {error:#}");
+                complain_line!("error: {error:#}");
                 return Ok(ExitCode::from(2));
             }
         };
+        let environments = Environments::new()?;
         let mut found = Vec::new();
+        let mut excesses = Vec::new();
         let mut is_readable = true;
-        let live = self.connection.is_given().then(|| self.connection.read(live::GATED));
+        let live = (self.connection.is_given() || self.filenames.is_empty()).then(|| self.connection.read(&live::gated()));
         for file in sources.iter().map(Source::read).chain(live) {
             match file {
                 Ok(file) => {
                     for manifest in &file.objects {
-                        let uses = gated_uses::find(&manifest.value);
-                        found.extend(uses.into_iter().filter(|it| !it.needs.are_met(features)).map(|it| Found {
+                        let contents = match manifest.is_built_in() {
+                            true => annotations::contents(manifest.kind(), &manifest.value),
+                            false => Vec::new(),
+                        };
+                        let mut uses = gated_uses::find(&manifest.value);
+                        uses.extend(contents.iter().flat_map(gated_uses::find_in));
+                        excesses.extend(limits::exceeded(&uses, &environments).map(|message| Excess {
+                            file: file.name.clone(),
+                            line: file.position(manifest.start()).line,
+                            object: manifest.title(),
+                            message,
+                            effect: limits::effect(manifest.kind()),
+                        }));
+                        found.extend(uses.into_iter().filter(|it| !it.needs.are_met(features)).map(|it| UseLocation {
                             file: file.name.clone(),
                             line: file.position_of(manifest, &it.path).line,
                             object: manifest.title(),
-                            effect: effect(manifest, it.field, &it.path),
+                            effect: if it.path.contains(annotations::PATH) {
+                                IN_ANNOTATION
+                            } else {
+                                effect(manifest, it.field, &it.path)
+                            },
                             text: it.text.to_owned(),
                             needs: it.needs,
                             path: it.path,
@@ -95,22 +127,22 @@ impl Arguments {
                     }
                     if let Some(error) = &file.error {
                         is_readable = false;
-                        eprintln!("error: {}:{}: {}", file.name, file.position(error.offset).line, error.message);
+                        complain_line!("error: {}:{}: {}", file.name, file.position(error.offset).line, error.message);
                     }
                 }
                 Err(error) => {
                     is_readable = false;
-                    eprintln!("error: {error:#}");
+                    complain_line!("error: {error:#}");
                 }
             }
         }
         match self.output {
-            // That nothing was found says something only where everything was read.
-            Report::Text if found.is_empty() && !is_readable => {}
-            Report::Text => print_text(&found, Style::of_stdout(self.color))?,
-            Report::Json => print_json(&found)?,
+            // An empty result is meaningful only if everything was read.
+            Report::Text if found.is_empty() && excesses.is_empty() && !is_readable => {}
+            Report::Text => print_text(&found, &excesses, Style::of_stdout(self.color))?,
+            Report::Json => print_json(&found, &excesses)?,
         }
-        Ok(match (is_readable, found.iter().any(|it| it.effect.breaks)) {
+        Ok(match (is_readable, !excesses.is_empty() || found.iter().any(|it| it.effect.breaks)) {
             (false, _) => ExitCode::from(2),
             (true, true) => ExitCode::FAILURE,
             (true, false) => ExitCode::SUCCESS,
@@ -118,14 +150,20 @@ impl Arguments {
     }
 }
 
-/// What happens to a use without its gate.
+/// Effect of a disabled gate on an annotation of any object: it is never stored as a field.
+const IN_ANNOTATION: Effect = Effect {
+    text: "the object stays; a component that reads annotations rejects this one while its gate is off: pods stay Pending, columns are not shown",
+    breaks: true,
+};
+
+/// Returns the effect of a disabled gate on a use.
 fn effect(manifest: &Manifest, field: Field<'_>, path: &str) -> Effect {
     let breaks = |text| Effect { text, breaks: true };
     let stays = |text| Effect { text, breaks: false };
     let is_preferred = path.contains(".preferredDuringScheduling");
     match (manifest.kind(), field) {
         ("CustomResourceDefinition", _) => breaks(
-            "the definition stays, but the column is not shown, and changes of the definition that add such columns are refused",
+            "the definition is kept, but the column is not shown; new and changed columns with expressions are rejected",
         ),
         ("PersistentVolume", _) => breaks("the term matches no node: new pods that use the volume stay Pending"),
         ("ResourceClaim", _) if manifest.value.at(&["status", "allocation"]).is_some() => {
@@ -133,70 +171,91 @@ fn effect(manifest: &Manifest, field: Field<'_>, path: &str) -> Effect {
         }
         ("ResourceClaim", _) => breaks("the claim is not allocated: pods that use it stay Pending"),
         ("ResourceClaimTemplate", _) => {
-            breaks("claims made from the template are refused: pods that use it stay Pending")
+            breaks("claims created from the template are rejected: pods that use it stay Pending")
         }
         ("Pod", _) => pod_effect(manifest, field, is_preferred),
-        ("PodTemplate", _) => breaks("pods made from the template are refused"),
+        ("RuntimeClass", _) => breaks("new pods of the class are rejected"),
+        ("ControllerRevision", _) => breaks("a rollback to this revision creates no pods"),
+        ("ResourceSlice", _) => breaks("the term matches no node: the devices of the slice are not allocated"),
+        ("PodTemplate", _) => breaks("pods created from the template are rejected"),
         ("DaemonSet", _) => breaks(
-            "the controller cannot create new pods and tries again and again; rolling updates fail, and nodes whose taints only this tolerates get no pod",
+            "the controller cannot create new pods and keeps retrying; rolling updates fail, and nodes whose taints are tolerated only by this expression get no pod",
         ),
-        _ => breaks("the controller cannot create new pods and tries again and again; rolling updates fail"),
+        _ => breaks("the controller cannot create new pods and keeps retrying; rolling updates fail"),
     }
 }
 
 fn pod_effect(manifest: &Manifest, field: Field<'_>, is_preferred: bool) -> Effect {
-    let phase = manifest.value.str_at(&["status", "phase"]).unwrap_or_default();
+    let phase = manifest.value.text_at(&["status", "phase"]);
     let is_scheduled = manifest.value.str_at(&["spec", "nodeName"]).is_some_and(|name| !name.is_empty());
     let (text, breaks) = match field {
-        _ if matches!(phase, "Succeeded" | "Failed") => ("the pod has ended, nothing happens", false),
+        _ if matches!(phase, "Succeeded" | "Failed") => ("the pod has ended: no effect", false),
         Field::TolerationExpression | Field::TolerationOperator if is_scheduled => {
-            ("the pod keeps running, unless this is what tolerates a NoExecute taint: then it is evicted", true)
+            ("the pod keeps running, unless this toleration is needed for a NoExecute taint: then it is evicted", true)
         }
         _ if is_scheduled => ("the pod keeps running", false),
-        _ if is_preferred => ("a new pod is refused; in a pod that is there, the term adds nothing to the score", true),
+        _ if is_preferred => ("new pods are rejected; for an existing pod, the term no longer affects the score", true),
         Field::TolerationExpression | Field::TolerationOperator => {
-            ("a new pod is refused; a pending one no longer tolerates the taints and stays Pending", true)
+            ("new pods are rejected; an existing pending pod no longer tolerates the taints and stays Pending", true)
         }
-        _ => ("a new pod is refused; for a pending one the term matches no node, and it stays Pending", true),
+        _ => ("new pods are rejected; for an existing pending pod the term matches no node, and it stays Pending", true),
     };
     Effect { text, breaks }
 }
 
-fn print_text(found: &[Found], style: Style) -> std::io::Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    if found.is_empty() {
-        return writeln!(out, "{}", style.good("no object uses a field that these gates close"));
+fn print_text(found: &[UseLocation], excesses: &[Excess], style: Style) -> std::io::Result<()> {
+    let mut out = std::io::BufWriter::new(crate::output::stdout());
+    if !excesses.is_empty() {
+        writeln!(out, "{}", style.bold(format!("above the limits on expressions: {} objects", excesses.len())))?;
     }
-    let mut by_gate: BTreeMap<Needs, Vec<&Found>> = BTreeMap::new();
+    for Excess { file, line, object, message, effect } in excesses {
+        writeln!(out, "  {file}:{line}: {object}: {message}")?;
+        writeln!(out, "    {}", style.bad(effect))?;
+    }
+    if found.is_empty() {
+        return writeln!(out, "{}", style.good("no object uses a field that these gates disable"));
+    }
+    let mut by_gate: BTreeMap<Needs, Vec<&UseLocation>> = BTreeMap::new();
     for it in found {
         by_gate.entry(it.needs).or_default().push(it);
     }
     for (needs, uses) in &by_gate {
-        writeln!(out, "{}", style.bold(format!("needs {}: {} uses", needs.text(), uses.len())))?;
+        writeln!(out, "{}", style.bold(format!("needs {}: {}", needs.text(), counted(uses.len()))))?;
         for it in uses {
-            writeln!(out, "  {}:{}: {}: {}", it.file, it.line, it.object, it.path)?;
+            writeln!(out, "  {}{}: {}", it.place(), it.object, it.path)?;
             writeln!(out, "    {}", style.dim(it.text.trim()))?;
             let effect = if it.effect.breaks { style.bad(it.effect.text) } else { style.good(it.effect.text) };
             writeln!(out, "    {effect}")?;
         }
     }
     let breaking = found.iter().filter(|it| it.effect.breaks).count();
-    writeln!(out, "{} uses, {breaking} of them would break", found.len())?;
+    writeln!(out, "{}, {breaking} of them would break", counted(found.len()))?;
     out.flush()
 }
 
-fn print_json(found: &[Found]) -> std::io::Result<()> {
+fn counted(uses: usize) -> String {
+    if uses == 1 { "1 use".to_owned() } else { format!("{uses} uses") }
+}
+
+fn print_json(found: &[UseLocation], excesses: &[Excess]) -> std::io::Result<()> {
     let gates = |needs: Needs| needs.0.iter().map(|gate: &Gate| gate.name()).collect::<Vec<_>>();
     let uses: Vec<_> = found
         .iter()
         .map(|it| {
+            let line = (it.file != live::CLUSTER).then_some(it.line);
             json!({
-                "file": it.file, "line": it.line, "object": it.object, "path": it.path, "text": it.text,
+                "file": it.file, "line": line, "object": it.object, "path": it.path, "text": it.text,
                 "gates": gates(it.needs), "breaks": it.effect.breaks, "effect": it.effect.text,
             })
         })
         .collect();
-    let mut out = std::io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, &json!({ "uses": uses }))?;
+    let limits: Vec<_> = excesses
+        .iter()
+        .map(|Excess { file, line, object, message, effect }| {
+            json!({ "file": file, "line": line, "object": object, "message": message, "effect": effect })
+        })
+        .collect();
+    let mut out = crate::output::stdout();
+    serde_json::to_writer_pretty(&mut out, &json!({ "uses": uses, "limits": limits }))?;
     writeln!(out)
 }

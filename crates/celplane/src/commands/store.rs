@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use crate::control_plane::STORE_FILE;
-use crate::data_directory;
+use controlplane::data_directory;
+use controlplane::settings::STORE_FILE;
 
-/// Check, back up, restore, export or compact the embedded store
+/// Check, back up, restore, export, compact or salvage the embedded store
 #[derive(clap::Args)]
 #[command(arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -27,12 +27,13 @@ super::subcommands! {
     Compact => compact,
     Export => export,
     Restore => restore,
+    Salvage => salvage,
 }
 
-/// Where the store is.
+/// Location of the store.
 #[derive(clap::Args)]
 struct Place {
-    /// The data directory of the server; by default that of `celplane up`
+    /// Data directory of the server; defaults to that of `celplane up`
     #[arg(long, value_name = "DIRECTORY", default_value_os_t = data_directory::default_path(), hide_default_value = true)]
     data_dir: PathBuf,
 }
@@ -55,11 +56,11 @@ impl Place {
     }
 }
 
-/// What is wrong, and what to do about it.
+/// Adds advice to an error.
 fn explain(error: store::Error, doing: &str) -> anyhow::Error {
     let advice = match &error {
         store::Error::Locked { .. } => {
-            Some("stop the server first; only `celplane store backup` and `export` work beside it")
+            Some("stop the server first; only `celplane store backup` and `export` work while it runs")
         }
         _ => None,
     };

@@ -4,34 +4,48 @@ use std::process::ExitCode;
 
 use api::features::Features;
 
+use super::gates;
 use crate::background;
-use crate::control_plane::{Beside, ServerArguments};
+use crate::control_plane::{ComponentArguments, ServerArguments};
+use crate::remembered_flags::Flag;
 
-/// Run the control plane in one process, with all features on and simulated nodes
+/// Run the control plane in one process, with all features enabled and simulated nodes
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    #[command(flatten)]
-    server: ServerArguments,
-    #[command(flatten)]
-    beside: Beside,
-    /// Return when it is ready and leave it running in the background; `celplane down` ends it
+    /// Return once the control plane is ready and leave it running in the background; `celplane down` stops it
     #[arg(long)]
     wait: bool,
-    /// This is the one in the background
+    /// Ignore the flags that were stored with the data by the last start
+    #[arg(long)]
+    forget_flags: bool,
+    /// Internal: this process is the one in the background
     #[arg(long, hide = true, conflicts_with = "wait")]
     detached: bool,
+    #[command(flatten, next_help_heading = "Nodes, scheduler and controllers")]
+    component_arguments: ComponentArguments,
+    #[command(flatten, next_help_heading = "API server")]
+    server: ServerArguments,
 }
 
 impl Arguments {
+    /// Keeps these flags with the data, for starts without them.
+    pub(crate) fn remember(&mut self, flags: Vec<Flag>) {
+        self.server.remember(flags);
+    }
+
     /// Runs until a signal comes.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.server.asks_for_gates() {
+            crate::output::show(&gates::table());
+            return Ok(ExitCode::SUCCESS);
+        }
         if self.wait && !self.server.is_dry_run() {
             return background::start("--wait", "--detached", &self.server.data_dir());
         }
         if self.detached {
             background::detach();
         }
-        self.server.run(Features::all_proposals(), Some(self.beside), self.detached)?;
+        self.server.run(Features::all_proposals(), Some(self.component_arguments), self.detached)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,13 +1,13 @@
-//! `celplane version`: which program this is, and which Kubernetes it speaks.
+//! `celplane version`: version of this program, and of Kubernetes.
 
 use std::process::ExitCode;
 
 use crate::output::Output;
 
 /// The release of Kubernetes whose API is spoken.
-const KUBERNETES: &str = "v1.38.0-alpha.0";
+pub(crate) const KUBERNETES: &str = api::kubernetes::RELEASE;
 
-/// Say which version this is, and which Kubernetes it speaks
+/// Print version information
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -18,9 +18,18 @@ impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let version = env!("CARGO_PKG_VERSION");
         let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
-        self.output.print(&format!("celplane {version}, speaks Kubernetes {KUBERNETES}, {platform}"), || {
-            api::json!({"version": version, "kubernetesVersion": KUBERNETES, "platform": (platform.as_str())})
-        });
+        // Set by the build script in release builds.
+        let commit = option_env!("CELPLANE_COMMIT").unwrap_or("unknown");
+        let date = option_env!("CELPLANE_DATE").unwrap_or("unknown");
+        let text = format!(
+            "celplane {version} (commit {commit}, built {date}), Kubernetes {KUBERNETES}, {platform}"
+        );
+        self.output.print(&text, || {
+            api::json!({
+                "version": version, "commit": commit, "buildDate": date, "kubernetesVersion": KUBERNETES,
+                "platform": (platform.as_str()),
+            })
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -1,91 +1,126 @@
 //! `--dry-run` of those that serve the API: flags, files, port and data are judged as a start would judge them.
 //!
-//! A dump is loaded into a server in memory that holds a copy of what is stored, so that this says what a start would say.
+//! A dump is loaded into a server in memory with a copy of the stored data, so that the result is that of a
+//! real start.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use api::features::Features;
+use api::well_known::GROUP_MASTERS;
 use apiserver::identity::User;
 use apiserver::identity::keys::KeyRing;
 use apiserver::server::listen::{self, Connection};
 use apiserver::serving::certificates::Authority;
 use apiserver::{Options, Server};
 use client::Client;
+use controlplane::data_directory::DataDirectory;
+use controlplane::settings::{STORE_FILE, ServerSettings, StoreSettings, cannot_open};
+use controlplane::{Components, components, gates, load};
 use store::{Embedded, Store as _, Write};
 
-use super::beside::{self, Beside, Checked};
-use super::{STORE_FILE, ServerArguments, duration, gates, load};
-use crate::data_directory::DataDirectory;
+use super::ServerArguments;
+use super::component_arguments::ComponentArguments;
 use crate::dry_run::NOTHING_DONE;
+use crate::output::{print_line, print_text};
 
-/// Says what a start would do.
-pub(super) async fn rehearse(arguments: &ServerArguments, features: Features, beside: Option<Beside>) -> Result<()> {
+/// Time that a dry run waits for etcd.
+const ETCD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Prints the actions of a start.
+pub(super) async fn rehearse(
+    arguments: &ServerArguments,
+    features: Features,
+    component_arguments: Option<ComponentArguments>,
+) -> Result<()> {
     let shared = features.with_flag(&arguments.feature_gates)?;
-    let beside = beside.map(|beside| beside.check(shared)).transpose()?;
+    let component_arguments = component_arguments
+        .map(|component_arguments| component_arguments.check(shared, &arguments.data_dir()))
+        .transpose()?;
     let directory = arguments.data_dir();
     DataDirectory::look(&directory)?;
-    let listener = arguments.listen().await?;
-    let url = format!("https://{}", arguments.address(listener.local_addr()?.port()));
+    let settings = arguments
+        .settings(component_arguments.as_ref().map_or(shared, |component_arguments| component_arguments.apiserver))?;
+    let listener = settings.listen().await?;
+    let url = format!("https://{}", settings.address(listener.local_addr()?.port()));
     drop(listener);
-    check_files(arguments, &directory)?;
-    let kept = arguments.stored(&directory)?;
-    let components = beside.as_ref().map_or_else(|| vec![("kube-apiserver", shared)], Checked::gates);
-    println!("Would serve the API at {url}.");
-    print!("{}", gates::lines(&components));
-    println!("Data: {}{}", arguments.store_text(&directory), kept.as_ref().map_or(String::new(), Kept::text));
-    if let Some(beside) = &beside {
-        println!("Nodes: {}.", beside.nodes_text());
-        if beside.creates() {
-            print!("{}", created(arguments, beside, kept.unwrap_or_default()).await?);
+    check_files(&settings)?;
+    check_etcd(&settings).await?;
+    let kept = stored(&settings)?;
+    let components = component_arguments.as_ref().map_or_else(|| vec![("kube-apiserver", shared)], Components::gates);
+    print_line!("Would serve the API at {url}.")?;
+    if !arguments.bind_address.is_loopback() {
+        print_line!("The port would be open to the network: --bind-address is {}.", arguments.bind_address)?;
+    }
+    print_text!("{}", gates::lines(&components))?;
+    print_line!("Data: {}{}", settings.store_text(), kept.as_ref().map_or(String::new(), StoreContents::text))?;
+    if let Some(component_arguments) = &component_arguments {
+        print_line!("Nodes: {}.", component_arguments.nodes_text())?;
+        if component_arguments.creates() {
+            print_text!("{}", created(&settings, component_arguments, kept.unwrap_or_default()).await?)?;
         }
     }
-    println!("{NOTHING_DONE}");
+    print_line!("{NOTHING_DONE}")?;
     Ok(())
 }
 
-/// What is in the store.
+/// Contents of the store.
 #[derive(Default)]
-pub(super) struct Kept {
+pub(super) struct StoreContents {
     revision: u64,
     entries: Vec<store::Kept>,
 }
 
-impl Kept {
+impl StoreContents {
     fn text(&self) -> String {
         format!(", which holds {} objects as of revision {}", self.entries.len(), self.revision)
     }
 }
 
-impl ServerArguments {
-    /// What a start would find in the data directory; none where it would begin anew or ask etcd.
-    fn stored(&self, directory: &Path) -> Result<Option<Kept>> {
-        let path = directory.join(STORE_FILE);
-        if self.ephemeral || !self.etcd.etcd_servers.is_empty() || !path.try_exists()? {
-            return Ok(None);
-        }
-        let snapshot = Embedded::snapshot_of(&path).map_err(|error| super::cannot_open(error, &path))?;
-        let revision = snapshot.revision();
-        let entries: Result<Vec<_>, _> = snapshot.collect();
-        Ok(Some(Kept { revision, entries: entries.map_err(|error| super::cannot_open(error, &path))? }))
+/// Fails where etcd does not answer.
+async fn check_etcd(settings: &ServerSettings) -> Result<()> {
+    let StoreSettings::Etcd { options, .. } = &settings.store else { return Ok(()) };
+    let context = || format!("etcd does not answer at {}", options.endpoints.join(", "));
+    let store = settings.store.open(&settings.data_dir)?;
+    let answer = tokio::time::timeout(ETCD_TIMEOUT, store.current_revision()).await;
+    answer
+        .map_err(|_| anyhow::anyhow!("no answer within {} s", ETCD_TIMEOUT.as_secs()))
+        .with_context(context)?
+        .with_context(context)?;
+    Ok(())
+}
+
+/// Returns the contents of the data directory; `None` if a start would begin empty or use etcd.
+fn stored(settings: &ServerSettings) -> Result<Option<StoreContents>> {
+    let path = settings.data_dir.join(STORE_FILE);
+    if !matches!(settings.store, StoreSettings::File { .. }) || !path.try_exists()? {
+        return Ok(None);
     }
+    let snapshot = Embedded::snapshot_of(&path).map_err(|error| cannot_open(error, &path))?;
+    let revision = snapshot.revision();
+    let entries: Result<Vec<_>, _> = snapshot.collect();
+    Ok(Some(StoreContents { revision, entries: entries.map_err(|error| cannot_open(error, &path))? }))
 }
 
 /// Reads all files that the flags name.
-fn check_files(arguments: &ServerArguments, directory: &Path) -> Result<()> {
-    let identity = &arguments.identity;
+fn check_files(settings: &ServerSettings) -> Result<()> {
+    let identity = &settings.identity;
     let read = |path: &Path| std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()));
-    let files = identity.files(&directory.join("pki"));
+    let files = identity.files(&settings.data_dir.join("pki"));
     files.users()?;
+    if let Some(front_proxy) = &identity.front_proxy {
+        front_proxy.read()?;
+    }
     let own = Authority::generate()?;
     let authorities = match &identity.client_ca_file {
         Some(path) => read(path)?,
         None => own.certificate().to_owned(),
     };
-    let pair = match (&identity.tls_cert_file, &identity.tls_private_key_file) {
-        (Some(certificate), Some(key)) => (read(certificate)?, read(key)?),
-        _ => {
+    let pair = match &identity.tls {
+        Some((certificate, key)) => (read(certificate)?, read(key)?),
+        None => {
             let made = own.server(&[])?;
             (made.certificate, made.key)
         }
@@ -99,36 +134,38 @@ fn check_files(arguments: &ServerArguments, directory: &Path) -> Result<()> {
     for path in &files.keys {
         keys.accept(&read(path)?).with_context(|| format!("cannot use `{}`", path.display()))?;
     }
-    arguments.audit.policy()?;
-    duration(&arguments.event_ttl).context("cannot use --event-ttl")?;
-    arguments.etcd.compaction_interval()?;
-    if !arguments.etcd.etcd_servers.is_empty() {
-        arguments.etcd.open()?;
+    if let StoreSettings::Etcd { .. } = settings.store {
+        settings.store.open(&settings.data_dir)?;
     }
     Ok(())
 }
 
-/// What would be created, tried on a copy in memory.
-async fn created(arguments: &ServerArguments, beside: &Checked, kept: Kept) -> Result<String> {
+/// Returns the objects that would be created, tried on a copy in memory.
+async fn created(settings: &ServerSettings, component_arguments: &Components, kept: StoreContents) -> Result<String> {
     let store = Arc::new(Embedded::in_memory(store::Options::default())?);
     for entry in kept.entries {
-        // Nothing else is there that it could conflict with.
+        // The store is empty, so there are no conflicts.
         let _ = store.write(Write::create(&*entry.key, entry.value)).await?;
     }
+    // No controller creates service accounts in the copy.
+    let mut disabled_admission_plugins = settings.options.disabled_admission_plugins.clone();
+    disabled_admission_plugins.push("ServiceAccount".to_owned());
     let options = Options {
-        features: beside.apiserver,
-        runtime_config: arguments.runtime_config.clone(),
-        disabled_admission_plugins: arguments.disable_admission_plugins.clone(),
+        features: component_arguments.apiserver,
+        runtime_config: settings.options.runtime_config.clone(),
+        disabled_admission_plugins,
+        pod_security: settings.options.pod_security.clone(),
+        enabled_admission_plugins: settings.options.enabled_admission_plugins.clone(),
         ..Options::default()
     };
     let server = Server::start(store, options).await.context("cannot start")?;
-    let user = User::authenticated("celplane", &["system:masters"]);
+    let user = User::authenticated("celplane", &[GROUP_MASTERS]);
     let admin = Client::in_process(Connection::new(server.clone(), Some(user)), "celplane");
-    let loaded = match &beside.load {
-        Some(path) => load::load(&admin, path).await?.text("Would load"),
+    let loaded = match &component_arguments.load {
+        Some(objects) => load::load(&admin, objects.clone()).await?.text("Would load"),
         None => String::new(),
     };
-    beside::register(&admin, &beside.nodes.named).await?;
+    components::register(&admin, &component_arguments.nodes.named).await?;
     drop(admin);
     server.stop().await?;
     Ok(loaded)

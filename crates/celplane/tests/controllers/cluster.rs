@@ -19,7 +19,7 @@ use super::kubelet::Kubelet;
 use super::nodes::Nodes;
 use super::record::{Log, Recording};
 
-/// How many equal nodes there are.
+/// Number of equal nodes.
 const NODES: usize = 5;
 
 /// The certificate that the recordings' requests were made with.
@@ -77,7 +77,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts the controllers anew, as after a crash.
+    /// Restarts the controllers, as after a crash.
     pub(crate) fn start_controllers(&self) {
         let (stop, shutdown) = Shutdown::channel();
         let (server, log) = (self.server.clone(), self.log.clone());
@@ -114,7 +114,7 @@ impl Cluster {
     }
 }
 
-/// Signs what the controllers ask for.
+/// Signs for the controllers.
 struct Signer {
     server: Arc<Server>,
     authority: Arc<Authority>,
@@ -159,6 +159,7 @@ fn schedule(client: Client) -> client::Stop {
         seed: 7,
         configuration: Default::default(),
         profiler: Default::default(),
+        has_placement_annotations: false,
     };
     tokio::spawn(scheduler::run(options));
     stop

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use regex::Regex;
 use serde_json::Value;
 
-/// Who is not one of the controllers of this crate.
+/// Field managers that are not controllers of this crate.
 const OTHERS: &[&str] = &["default-scheduler", "kube-scheduler", "admin", "admin-of-nodes", "apiserver"];
 
 /// The final objects.
@@ -55,7 +55,7 @@ fn unnumbered(value: &Value) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Says where two values differ; `{varies}` and its like agree with everything.
+/// Reports the differences of two values; `{varies}` and similar agree with everything.
 fn differ(at: &str, wanted: &Value, seen: &Value, differences: &mut Vec<String>) {
     if matches!(wanted.as_str(), Some("{varies}" | "{absent}" | "{scheduler message}")) || wanted == seen {
         return;
@@ -98,7 +98,7 @@ fn shown(value: Option<&Value>) -> String {
     value.map_or("nothing".to_owned(), Value::to_string)
 }
 
-/// Reasons, subjects and messages of events, however often each was told.
+/// Compares reasons, subjects and messages of events, regardless of their number.
 pub(crate) fn events(expect: &Value, seen: &[Value]) -> Vec<String> {
     let key = |event: &Value| {
         let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();

@@ -10,11 +10,11 @@ use super::cluster::Cluster;
 use super::compare;
 use super::mask::Mask;
 
-/// A request waits until nothing was written for so long.
+/// Quiet time that a request waits for.
 const QUIET: Duration = Duration::from_millis(400);
 /// But no longer than this.
 const QUIET_MAX: Duration = Duration::from_secs(15);
-/// At the end nothing was written for so long.
+/// Quiet time at the end.
 const FINAL_QUIET: Duration = Duration::from_millis(2000);
 const LAST_MOMENT: Duration = Duration::from_millis(500);
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ struct Player<'a> {
     namespace: String,
     /// Whether the scenario begins without a namespace, or with its creation.
     mode: String,
-    /// Where the record begins.
+    /// Start of the record.
     from: usize,
 }
 
@@ -156,7 +156,7 @@ impl Player<'_> {
 
     /// A text of a step with its placeholders filled in.
     async fn fill(&self, text: &str) -> String {
-        // Each scenario has a pool of nodes of its own.
+        // Each scenario has its own pool of nodes.
         let mut text = text.replace("{ns}", &self.namespace);
         for pool in ["p", "q"] {
             let (from, to) = (format!(r#""sim/pool":"{pool}""#), format!(r#""sim/pool":"{pool}-{}""#, self.namespace));

@@ -32,7 +32,7 @@ pub(crate) struct Kubelet {
     addresses: Arc<Mutex<HashMap<String, String>>>,
 }
 
-/// What is known of one pod's life.
+/// State of one pod's life.
 #[derive(Default)]
 struct Life {
     starts: bool,
@@ -67,7 +67,7 @@ impl Kubelet {
                     continue;
                 }
                 {
-                    // A pod may come in the place of one of the same name, of whose end nothing was heard.
+                    // A pod may replace one of the same name whose end was not observed.
                     let mut order = this.order.lock().unwrap();
                     let order = order.entry(key.namespace.to_string()).or_default();
                     if !order.contains(&uid) {
@@ -138,7 +138,7 @@ impl Kubelet {
             {
                 code = annotation("sim/fail-code").map_or(1, |code| code.parse().unwrap());
             }
-            // Whoever gathers news for a second has it all before the next comes.
+            // A controller that batches changes for a second has all of them before the next one.
             self.end(key, pod, Duration::from_secs_f64(seconds.parse().unwrap()) + 2 * START, code);
         }
         if !life.exit_now
@@ -224,14 +224,14 @@ impl Kubelet {
             }
             let uid = pod["metadata"]["uid"].as_str().map(Into::into);
             let how = Deletion { grace_period_seconds: Some(0), uid, ..Deletion::default() };
-            // It may be gone by now.
+            // It may be deleted by now.
             let _ = this.client.documents(PODS).delete(&key.namespace, &key.name, &how).await;
         });
     }
 
     async fn patch(&self, key: &Key, status: &Value) {
         let patch = to_value(&json!({"status": status}));
-        // The pod may be gone by now.
+        // The pod may be deleted by now.
         let pods = self.client.documents(PODS);
         let _ = pods.patch(&key.namespace, &key.name, "status", Patch::StrategicMerge, &patch).await;
     }
@@ -251,7 +251,7 @@ impl Kubelet {
     }
 }
 
-/// The conditions of a pod on a node; `unready` says why it does not serve.
+/// The conditions of a pod on a node; `unready` is the reason why it is not ready.
 fn conditions(unready: &str) -> Value {
     let now = now();
     let condition = |kind: &str, serves: bool| {
@@ -286,5 +286,5 @@ fn ended(pod: &Value, code: i64) -> Value {
 }
 
 fn now() -> String {
-    controllers::manager::now().to_string()
+    clock::Clock::system().now().to_string()
 }

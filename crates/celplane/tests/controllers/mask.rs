@@ -1,4 +1,4 @@
-//! What no two runs have in common is replaced by its name, as the recordings have it.
+//! Masks values that differ between any two runs, as in the recordings.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::record::Write;
 
 /// Replacements for one scenario.
 pub(crate) struct Mask {
-    /// What is replaced by what, the longest first.
+    /// Replacements, the longest first.
     names: Vec<(String, String)>,
     /// Kind and masked name of each uid.
     uids: HashMap<String, String>,

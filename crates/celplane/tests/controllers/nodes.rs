@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::cluster::{NODE, to_value};
 use super::kubelet::Kubelet;
 
-/// How often leases are renewed.
+/// Interval at which leases are renewed.
 const RENEWAL: Duration = Duration::from_secs(2);
 
 /// The nodes of a cluster.
@@ -79,7 +79,7 @@ impl Nodes {
         nodes.patch("", name, "status", Patch::StrategicMerge, &patch).await.unwrap();
     }
 
-    /// Does what a scenario asks of a node.
+    /// Performs the action of a scenario on a node.
     pub(crate) async fn act(&self, kubelet: &Kubelet, step: &Value) -> Result<(), String> {
         let (verb, how) = step.as_object().unwrap().iter().next().unwrap();
         let name = how["name"].as_str().or(how.as_str()).unwrap_or_default();
@@ -110,7 +110,7 @@ impl Nodes {
 }
 
 fn now() -> api::time::Timestamp {
-    controllers::manager::now()
+    clock::Clock::system().now()
 }
 
 /// The conditions as a kubelet reports them.

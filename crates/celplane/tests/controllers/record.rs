@@ -1,4 +1,4 @@
-//! Every write of a cluster, in order, by whoever sends it: a service in front of the server.
+//! Every write of a cluster, in order, by any client: a service in front of the server.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -31,7 +31,7 @@ pub(crate) struct Write {
 #[derive(Clone, Default)]
 pub(crate) struct Log {
     writes: Arc<Mutex<Vec<Write>>>,
-    /// When something was last written in a namespace, or of a name outside of the scenarios' namespaces.
+    /// Time of the last write in a namespace, or of a name outside of the scenarios' namespaces.
     last: Arc<Mutex<std::collections::HashMap<(String, String), Instant>>>,
 }
 
@@ -61,7 +61,7 @@ impl Log {
     }
 
     fn add(&self, write: Write) {
-        // Events and leases come late and often, and nobody waits for them.
+        // Events and leases come late and often, and are not awaited.
         let counts =
             !matches!(write.resource.as_str(), "events" | "events.events.k8s.io" | "leases.coordination.k8s.io");
         if counts {
@@ -120,7 +120,7 @@ where
 
 type Target = (&'static str, String, String, String, String);
 
-/// What a request writes, if it writes.
+/// Returns the target of a write request.
 fn target(method: &Method, path: &str) -> Option<Target> {
     let verb = match *method {
         Method::POST => "create",

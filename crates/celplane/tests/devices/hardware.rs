@@ -1,5 +1,5 @@
-//! Kinds of hardware, in a running cluster: partitions that share counters, devices that many claims share by amount, devices
-//! that must be made ready first, devices of several nodes, and administrators who look at devices in use.
+//! Kinds of hardware, in a running cluster: partitions that share counters, devices that many claims share by
+//! amount, devices that must become ready first, devices of several nodes, and admin access to devices in use.
 
 use super::upstream::{by_claim, claim, status};
 use super::*;
@@ -46,7 +46,7 @@ fn partitioned() -> String {
 }
 
 #[test]
-fn partitions_share_what_their_device_has() {
+fn partitions_share_device_counters() {
     let Some(cluster) = up(&["--nodes", "1"]) else { return };
     cluster.apply(&(class("gpu.example.com") + &partitioned()));
     let of_size = |size: usize| {
@@ -90,7 +90,7 @@ fn claims_share_a_device_as_far_as_its_capacity_goes() {
     for (name, amount) in [("one", "3500M"), ("two", "4G")] {
         cluster.apply(&(claim(name, &asking(amount)) + &by_claim(name, name)));
         runs(&cluster, name);
-        // What is asked for is rounded up to a step.
+        // A request is rounded up to a step.
         let consumed =
             status(&cluster, name, ".status.allocation.devices.results[0].consumedCapacity.bandwidth", |_| true);
         assert_eq!(consumed, "4G", "{name}");
@@ -134,7 +134,7 @@ fn devices_that_must_be_made_ready_hold_the_pod_back() {
     };
     cluster.apply(&(claim("one", &one) + &by_claim("one", "one")));
     assert_eq!(devices(&cluster, "one"), "gpu-0");
-    // It is bound to the node, and the pod is not: the driver has said nothing yet.
+    // It is assigned to the node, but the pod is not: the driver has not reported yet.
     let node = ".status.allocation.nodeSelector.nodeSelectorTerms[0].matchFields[0].values[0]";
     status(&cluster, "one", node, |text| text == "node-0");
     assert_eq!(cluster.kubectl(&["get", "pod", "one", "-o", "jsonpath={.spec.nodeName}"], ""), "");
@@ -206,7 +206,7 @@ fn administrators_look_at_devices_in_use_from_their_namespaces_only() {
     let access =
         status(&cluster, "admin", ".status.allocation.devices.results[*].adminAccess", |text| !text.is_empty());
     assert_eq!(access, "true true");
-    // Nobody else gets them for that, also not after the administrator has gone.
+    // No other claim gets them, even after the administrator's pod was deleted.
     cluster.kubectl(&["delete", "pod", "admin"], "");
     cluster.apply(&(claim("next", &all) + &by_claim("next", "next")));
     says(&cluster, "next", "cannot allocate all claims");

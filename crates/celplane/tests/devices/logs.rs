@@ -28,7 +28,8 @@ fn up_at_level(level: &str) -> Option<Cluster> {
     Some(cluster)
 }
 
-/// What is told of a pod whose devices were found at the second try, and of one for whose devices an expression failed.
+/// Returns the log of a pod whose devices were found at the second attempt, and of one for whose devices an
+/// expression failed.
 fn told(level: &str) -> Option<Vec<String>> {
     let cluster = up_at_level(level)?;
     cluster.apply(&claim_and_pod("odd", 2, "devices[1].attributes['mla.example.com'].deviceid == 2"));
@@ -41,11 +42,20 @@ fn told(level: &str) -> Option<Vec<String>> {
 }
 
 #[test]
-fn each_level_tells_what_the_proposal_says() {
+fn log_levels_match_the_proposal() {
     let expected = [
-        ("4", &["Looked for devices of pod", "Expression evaluation failed"][..]),
-        ("5", &["Asked plugin about pod"]),
-        ("7", &["Collecting devices", "Evaluating expression", "Devices don't satisfy expression"]),
+        ("4", &["Searched devices for pod", "Expression evaluation failed"][..]),
+        ("5", &["Ran plugin for pod"]),
+        (
+            "7",
+            &[
+                "devices added so far",
+                "Collecting devices",
+                "Evaluating expression",
+                "Devices don't satisfy expression",
+                "Reset constraint state for re-evaluation",
+            ],
+        ),
     ];
     for (level, _) in expected {
         let Some(lines) = told(level) else { return };

@@ -10,7 +10,7 @@ pub(super) fn claim(name: &str, devices: &str) -> String {
     CLAIM.replace("NAME", name).replace("DEVICES", devices)
 }
 
-/// How many devices of the usual class.
+/// A request for a number of devices of the usual class.
 fn exactly(count: usize) -> String {
     format!("{{requests: [{{name: r, exactly: {{deviceClassName: mla.example.com, count: {count}}}}}]}}")
 }
@@ -52,7 +52,7 @@ fn claims_are_shared_given_back_and_used_again() {
     runs(&cluster, "one");
     runs(&cluster, "two");
     status(&cluster, "shared", ".status.reservedFor[*].name", |text| text.split(' ').count() == 2);
-    // Another claim beside one that is allocated already.
+    // Another claim next to one that is already allocated.
     let both = "apiVersion: v1\nkind: Pod\nmetadata: {name: both}\nspec:\n  \
                 initContainers: [{name: i, image: app, resources: {claims: [{name: a}]}}]\n  \
                 containers: [{name: c, image: app, resources: {claims: [{name: a}, {name: b}]}}, {name: d, image: app, resources: {claims: [{name: a}]}}]\n  \
@@ -62,7 +62,7 @@ fn claims_are_shared_given_back_and_used_again() {
     let taken = status(&cluster, "shared", ".status.allocation.devices.results[*].device", |text| !text.is_empty());
     let last = status(&cluster, "new", ".status.allocation.devices.results[*].device", |text| !text.is_empty());
     assert!(!taken.split(' ').any(|device| device == last), "{taken} and {last}");
-    // Nothing is left for somebody else, until everybody is done.
+    // Nothing is left for another pod, until all others have ended.
     cluster.apply(&(claim("next", &exactly(3)) + &by_claim("next", "next")));
     says(&cluster, "next", "cannot allocate all claims");
     cluster.kubectl(&["delete", "pod", "one", "two", "both"], "");
@@ -115,7 +115,7 @@ fn alternatives_all_devices_errors_and_names() {
 
 /// "NoSchedule keeps pod pending", "NoSchedule can be tolerated", "NoExecute can be tolerated".
 #[test]
-fn tainted_devices_go_to_those_who_tolerate_them() {
+fn tainted_devices_require_tolerations() {
     let Some(cluster) = up(&["--nodes", "1", "--devices", "ring:2"]) else { return };
     let rule = "apiVersion: resource.k8s.io/v1\nkind: DeviceTaintRule\nmetadata: {name: all}\nspec:\n  \
                 deviceSelector: {driver: mla.example.com}\n  taint: {key: dedicated, value: team, effect: EFFECT}\n";

@@ -1,4 +1,5 @@
-//! One scheduler or controller manager of several, each with a user of its own, so that the audit log tells who did what.
+//! One of several schedulers or controller managers, each with a separate user, so that the audit log
+//! identifies it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +18,7 @@ pub(super) const KINDS: [(&str, &str); 2] =
 const POLICY: &str =
     "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata}]\n";
 
-/// An API server that knows the users, and writes down what they do.
+/// An API server with these users and an audit log.
 pub(super) fn server() -> Cluster {
     let directory = tempfile::tempdir().unwrap();
     let users = KINDS.iter().flat_map(|(kind, _)| [1, 2].map(|number| format!("{kind}-{number}")));
@@ -60,7 +61,7 @@ impl Process {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Waits until it has ended by itself, and says how.
+    /// Waits until it has ended, and returns the exit code.
     #[track_caller]
     pub(super) fn ends(&mut self) -> Option<i32> {
         let started = Instant::now();
@@ -81,7 +82,7 @@ impl Drop for Process {
     }
 }
 
-/// The lease, once somebody holds it.
+/// The lease, once it has a holder.
 pub(super) fn lease(cluster: &Cluster, name: &str) -> Option<Value> {
     let output = cluster.run(&["get", "lease", name, "-n", "kube-system", "-o", "json"], "");
     let lease: Value = output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())?;
@@ -92,7 +93,7 @@ pub(super) fn holder(lease: &Value) -> &str {
     lease["spec"]["holderIdentity"].as_str().unwrap_or_default()
 }
 
-/// When each user changed something, beside leases and events: times as the server wrote them.
+/// Times of each user's changes, except leases and events, as written by the server.
 pub(super) fn acts(cluster: &Cluster, user: &str) -> Vec<(String, String)> {
     let log = std::fs::read_to_string(cluster.directory.path().join("audit.log")).unwrap();
     let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());

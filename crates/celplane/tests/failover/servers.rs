@@ -1,6 +1,6 @@
 //! Two API servers on one etcd: one of them is killed, paused, or cut off from etcd while clients write through both.
 //!
-//! The other goes on as if nothing had happened, nothing that either acknowledged is lost, and the one that comes back shows
+//! The other one continues unaffected, no write that either acknowledged is lost, and the restarted one shows
 //! everything.
 
 use std::process::Stdio;
@@ -15,11 +15,11 @@ use super::{Fault, LIMIT};
 use crate::cluster::Cluster;
 use crate::etcd::etcd_server;
 
-/// At least so long the other one works alone.
+/// Minimum time for which the other one works alone.
 const ALONE: Duration = Duration::from_secs(5);
 
-/// Writes ConfigMaps through a server until told to stop, and notes those that were acknowledged. The longest wait for one,
-/// and how many failed.
+/// Writes ConfigMaps through a server until it is stopped, and records the acknowledged ones. Returns the
+/// longest wait, and the number of failures.
 fn write(cluster: &Cluster, name: &str, stop: &AtomicBool, acknowledged: &Mutex<Vec<String>>) -> (Duration, usize) {
     let (mut longest, mut failed) = (Duration::ZERO, 0);
     for number in 0.. {

@@ -17,14 +17,14 @@ const JOBS: Resource = Resource::new("batch", "v1", "jobs", "Job");
 const CRON_JOBS: Resource = Resource::new("batch", "v1", "cronjobs", "CronJob");
 const TEMPLATES: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate");
 
-/// What makes something from a template that the server refuses.
+/// A workload whose template the server rejects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     ReplicationController,
     ReplicaSet,
-    /// Its ReplicaSet is refused.
+    /// Its ReplicaSet is rejected.
     Deployment,
-    /// Its ReplicaSet is there, and its pods are refused.
+    /// Its ReplicaSet exists, and its pods are rejected.
     LiveDeployment,
     DaemonSet,
     StatefulSet,
@@ -58,7 +58,7 @@ impl Kind {
         "replicasets"
     }
 
-    /// What each of them makes one of in the end.
+    /// The kind of object that each of them finally creates.
     pub(super) fn makes(self) -> &'static str {
         if self == Kind::ResourceClaim { "resourceclaims" } else { "pods" }
     }
@@ -87,7 +87,7 @@ impl Kind {
             admin.documents(resource).create("default", &object).await.unwrap();
             if self == Kind::CronJob {
                 // One of its times has passed, and no other comes while the test runs.
-                let earlier = controllers::manager::now().plus_seconds(-366 * 24 * 3600).to_string();
+                let earlier = clock::Clock::system().now().plus_seconds(-366 * 24 * 3600).to_string();
                 let status = json!({"status": {"lastScheduleTime": earlier}});
                 admin.documents(CRON_JOBS).patch("default", &name, "status", Patch::Merge, &status).await.unwrap();
             }

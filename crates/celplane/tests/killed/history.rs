@@ -16,11 +16,11 @@ use super::{CONFIG_MAPS, number, rounds};
 const CLIENTS: u64 = 6;
 const KEYS: usize = 3;
 
-/// What happened to each object, by everybody.
+/// Operations on each object, by all clients.
 type History = Arc<Mutex<Vec<Vec<Timed>>>>;
 
 #[test]
-fn what_clients_see_has_an_order() {
+fn client_observations_are_linearizable() {
     let directory = tempfile::tempdir().unwrap();
     let mut server = Server::start(directory.path());
     let history: History = Arc::new(Mutex::new(vec![Vec::new(); KEYS]));
@@ -47,7 +47,7 @@ fn what_clients_see_has_an_order() {
     }
 }
 
-/// Lets all clients work while `meanwhile` happens, until they have done their steps or the server is gone.
+/// Lets all clients work during `meanwhile`, until they have done their steps or the server has ended.
 fn run(endpoint: &Endpoint, history: &History, clock: &AtomicU64, seed: u64, steps: u64, meanwhile: impl FnOnce()) {
     std::thread::scope(|scope| {
         for client in 0..CLIENTS {
@@ -101,7 +101,7 @@ fn step(client: &mut Client, key: usize, known: &mut Option<u64>, choice: u64) -
             let options = json!({"preconditions": {"resourceVersion": version.to_string()}}).to_string();
             let answer = client.request("DELETE", &path, &[], options.as_bytes());
             *known = None;
-            // The answer to a deletion does not tell its revision, so that is as good as none.
+            // The response to a deletion does not contain its revision, so it counts as unknown.
             let unknown = Some(Operation::Unknown { guard, deletes: true });
             match answer.map(|answer| answer.status) {
                 Ok(200) => (unknown, true),
@@ -115,7 +115,7 @@ fn step(client: &mut Client, key: usize, known: &mut Option<u64>, choice: u64) -
             let (method, path) = match *known {
                 Some(version) => {
                     object["metadata"]["resourceVersion"] = version.to_string().into();
-                    // Another text each time: a write that changes nothing makes no revision.
+                    // Another text each time: an unchanged write creates no revision.
                     object["data"]["since"] = version.to_string().into();
                     ("PUT", path.as_str())
                 }

@@ -44,7 +44,7 @@ impl Server {
 
     /// Ends it without a warning.
     pub(crate) fn kill(&mut self) {
-        // It may have ended by itself, which its clients notice.
+        // It may already have exited, which its clients notice.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

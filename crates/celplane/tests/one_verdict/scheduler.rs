@@ -1,5 +1,5 @@
-//! What the scheduler makes of a toleration: filters, scores, spreading, making room and a queueing hint, each asked through
-//! the whole core.
+//! Effects of a toleration in the scheduler: filters, scores, spreading, preemption and a queueing hint, each
+//! through the whole core.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub(super) fn tolerates(tolerations: &[Toleration], taint: &Taint, features: Fea
     if is_placed(&mut core, Duration::ZERO) {
         return true;
     }
-    // Another label on a node that is still out of reach wakes nobody; a node without the taint does.
+    // Another label on a node that is still excluded wakes no pod; a node without the taint does.
     let mut changed = node("n", std::slice::from_ref(taint));
     changed.metadata.labels.insert("zone".into(), "z".into());
     core.set_node(&changed, HOUR);

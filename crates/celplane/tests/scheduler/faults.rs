@@ -1,4 +1,5 @@
-//! What a scheduler does when it loses its lease or its server, when a search does not end, and who may read its metrics.
+//! Behavior of a scheduler that loses its lease or its server, or whose search does not end, and access to its
+//! metrics.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -43,12 +44,12 @@ impl Wire {
         Client::in_process(self.clone(), "kube-scheduler")
     }
 
-    /// How many bindings were made.
+    /// Number of bindings.
     fn made(&self) -> usize {
         self.bindings.lock().unwrap().values().map(|(_, made)| made).sum()
     }
 
-    /// Waits until this many are noted: the server has a binding before whoever asked for it hears so.
+    /// Waits until this many are recorded: the server has a binding before its client receives the response.
     async fn has_made(&self, count: usize) {
         let started = Instant::now();
         while self.made() < count {
@@ -92,7 +93,7 @@ impl tower_service::Service<Asked> for Wire {
     }
 }
 
-fn options(client: Client, leadership: Leadership, shutdown: Shutdown) -> ::scheduler::Options {
+pub(super) fn options(client: Client, leadership: Leadership, shutdown: Shutdown) -> ::scheduler::Options {
     ::scheduler::Options {
         client,
         features: all(),
@@ -104,6 +105,7 @@ fn options(client: Client, leadership: Leadership, shutdown: Shutdown) -> ::sche
         device_cost_limit: dra::Budget::COST_LIMIT,
         configuration: Default::default(),
         profiler: Default::default(),
+        has_placement_annotations: false,
     }
 }
 
@@ -130,7 +132,7 @@ fn contend(wire: &Wire, identity: &str) -> tokio::task::JoinHandle<election::Out
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_loses_the_lease_binds_nothing_more_and_another_goes_on() {
+async fn scheduler_without_lease_stops_and_another_continues() {
     let plane = without_scheduler().await;
     let (first, second) = (Wire::to(&plane.server), Wire::to(&plane.server));
     let leader = contend(&first, "first");
@@ -180,7 +182,7 @@ async fn bindings_are_tried_again_until_the_server_is_back() {
     }
     assert_eq!(wire.made(), 1);
     wire.is_cut.store(false, Ordering::SeqCst);
-    // Informers have to begin anew as well.
+    // Informers have to start over as well.
     plane.server.end_watches();
     for name in &names {
         let started = Instant::now();
@@ -198,7 +200,7 @@ async fn bindings_are_tried_again_until_the_server_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_search_that_never_ends_holds_up_nobody() {
+async fn endless_search_blocks_no_other_pod() {
     // No limit on time.
     let configuration = "
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -240,7 +242,7 @@ profiles:
     plane.end().await;
 }
 
-/// A scheduler in a process of its own, ended when dropped.
+/// A scheduler in its own process, stopped when dropped.
 struct Separate(Child);
 
 impl Drop for Separate {
@@ -250,7 +252,7 @@ impl Drop for Separate {
     }
 }
 
-/// Starts one, and says at which port it serves. A port that somebody else has meanwhile is given up.
+/// Starts one, and returns its port. If another process has taken the port meanwhile, another one is tried.
 fn separate(cluster: &Cluster) -> (Separate, u16) {
     for _ in 0..10 {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -269,14 +271,14 @@ fn separate(cluster: &Cluster) -> (Separate, u16) {
     panic!("no port is free");
 }
 
-/// What `kubectl` reads with a token at the scheduler's port, or why it cannot.
+/// Reads from the scheduler's port with a token through `kubectl`.
 fn read(cluster: &Cluster, port: u16, path: &str, token: &str) -> Result<String, String> {
     let nothing = cluster.directory.path().join("no.kubeconfig");
     let server = format!("https://127.0.0.1:{port}");
     let mut command = cluster.command(&["get", "--raw", path, "--server", &server, "--insecure-skip-tls-verify"]);
     command.env("KUBECONFIG", nothing).stdin(Stdio::null());
     match token {
-        // Without anything `kubectl` would ask for a name: this one is nobody's.
+        // Without credentials `kubectl` would prompt for a name: this one does not exist.
         "" => command.args(["--username", "nobody", "--password", "none"]),
         token => command.args(["--token", token]),
     };
@@ -286,7 +288,7 @@ fn read(cluster: &Cluster, port: u16, path: &str, token: &str) -> Result<String,
 }
 
 #[test]
-fn the_secure_port_asks_who_reads() {
+fn secure_port_authenticates_readers() {
     let Some(cluster) = Cluster::start() else { return };
     let (_scheduler, port) = separate(&cluster);
     let refusal = read(&cluster, port, "/metrics", "").unwrap_err();

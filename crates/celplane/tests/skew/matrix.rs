@@ -1,5 +1,5 @@
-//! Every combination of gates, played: what becomes of a pod that runs, of one that waits, of a new one, and of a daemon
-//! set, each of which needs an expression. The table in `docs/simulated-nodes.md` says what is expected.
+//! Every combination of gates: the results for a running pod, a waiting one, a new one, and a daemon set, each
+//! of which needs an expression. The table in `docs/simulated-nodes.md` contains the expected results.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::fleet::{Cluster, on, until};
 const DOCUMENTED: &str = include_str!("../../../../docs/simulated-nodes.md");
 const CONTROLLERS: [&str; 3] = ["node-lifecycle", "taint-eviction", "daemonset"];
 
-/// In which components the gate is on, in the order of the table.
+/// Components with the gate, in the order of the table.
 #[derive(Debug, Clone, Copy)]
 struct Gates {
     apiserver: bool,
@@ -25,7 +25,7 @@ struct Gates {
     kubelet: bool,
 }
 
-/// A pod that needs an expression to come to a node, and is led there.
+/// A pod that needs an expression to be placed on a node, and selects that node.
 fn bound_for(node: &str) -> Value {
     let mut spec = kept_on("");
     let fields = spec.as_object_mut().unwrap();
@@ -50,14 +50,14 @@ struct Table {
 }
 
 impl Table {
-    /// What has become of a pod, once that can be told.
+    /// Returns the result of a pod, once it is final.
     async fn fate(&self, find: impl Fn() -> Option<Arc<Pod>>, gates: Gates) -> &'static str {
         let is_pending = |pod: &Pod| {
             let waits =
                 |it: &api::core::v1::PodCondition| it.condition_type == "PodScheduled" && it.reason == "Unschedulable";
             pod.spec.node_name.is_empty() && pod.status.conditions.iter().any(waits)
         };
-        // A pod that comes to the node is evicted by controllers that do not understand why.
+        // A pod that is placed on the node is evicted by controllers without the gate.
         until(&self.pods, || match find() {
             None => true,
             Some(pod) if is_pending(&pod) => true,
@@ -75,7 +75,7 @@ impl Table {
         }
     }
 
-    /// What has become of the daemon set's only pod.
+    /// Returns the result of the daemon set's only pod.
     async fn daemon(&self) -> &'static str {
         let pods = || self.pods.store().list().into_iter().filter(|pod| pod.metadata.labels.contains_key("app"));
         let is_told = |reason: &str| {
@@ -153,7 +153,7 @@ async fn play(gates: Gates) -> [&'static str; 4] {
     };
     let daemon = table.daemon().await;
 
-    // A taint under pods that run; the one that nothing keeps tells when all were looked at.
+    // A taint under running pods; the eviction of the unprotected one shows that all were processed.
     taint(&cluster, "node-0").await;
     until(&table.pods, || find("other")(&table.pods).is_none()).await;
     if !gates.controllers {
@@ -162,7 +162,7 @@ async fn play(gates: Gates) -> [&'static str; 4] {
     let stays =
         find("kept")(&table.pods).is_some_and(|pod| pod.status.phase == "Running" && !pod.metadata.is_deleting());
 
-    // Whatever is off: only who has the gate puts such a pod on the node.
+    // Whatever is disabled: only a component with the gate places such a pod on the node.
     let placed = table.pods.store().list().into_iter().filter(|pod| pod.spec.node_name == "node-1").count();
     assert!(placed == 0 || gates.scheduler, "{placed} placed with {gates:?}");
     [if stays { "stays" } else { "evicted" }, waited, new, daemon]

@@ -9,7 +9,7 @@ use crate::fleet::Cluster;
 
 const DEPLOYMENTS: Resource = Resource::new("apps", "v1", "deployments", "Deployment");
 
-/// What such a client makes of tolerations: it keeps what it knows.
+/// Changes that such a client makes to tolerations: it drops unknown fields.
 fn without_expressions(spec: &mut Value) {
     let Some(Value::Array(tolerations)) = spec.as_object_mut().and_then(|spec| spec.get_mut("tolerations")) else {
         panic!("tolerations are a list")
@@ -24,7 +24,7 @@ fn part<'v>(value: &'v mut Value, path: &[&str]) -> &'v mut Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_old_client_writes_back_is_refused() {
+async fn old_client_dropping_expressions_is_rejected() {
     let cluster = Cluster::start(cel(true)).await;
     cluster.create("pod", kept_on("node-0")).await;
     let pods = cluster.admin.documents(api::core::v1::Pod::RESOURCE);
@@ -44,7 +44,7 @@ async fn what_an_old_client_writes_back_is_refused() {
     let refusal = deployments.update("default", "d", &deployment).await.unwrap_err().to_string();
     assert!(refusal.contains("spec.template.spec.tolerations[0].operator: Invalid value"), "{refusal}");
 
-    // With a number of seconds too: nothing of it is taken for a toleration of everything.
+    // With a number of seconds, too: it must not become a toleration of everything.
     let mut spec = kept_on("");
     let timed = api::json!([{"expression": "taint.key == 'maint'", "tolerationSeconds": 60}]);
     spec.as_object_mut().unwrap().insert("tolerations", timed);

@@ -8,7 +8,7 @@ use client::resources::Served as _;
 use super::{cel, kept_on, runs, taint};
 use crate::fleet::{Cluster, Component, Running, until};
 
-/// A control plane of which each component can be started anew with the gate on or off.
+/// A control plane of which each component can be restarted with the gate on or off.
 struct Plane {
     cluster: Cluster,
     kubelet: Option<Running>,

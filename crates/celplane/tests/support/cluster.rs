@@ -1,4 +1,4 @@
-//! A control plane in a process of its own, and `kubectl` to talk to it.
+//! A control plane in its own process, and `kubectl` for it.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part of it")]
 
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -10,6 +10,21 @@ use std::time::{Duration, Instant};
 const GATES: &str = "TaintTolerationCEL=true,TaintTolerationNodeAffinityCEL=true,DRACELDeviceConstraint=true,\
                      TaintTolerationNodeAffinitySemverComparisonOperators=true,CRDAdditionalPrinterColumnCEL=true";
 
+/// The program: that of this build, unless `CELPLANE_BIN` names another one.
+pub fn program() -> String {
+    std::env::var("CELPLANE_BIN").unwrap_or_else(|_| env!("CARGO_BIN_EXE_celplane").to_owned())
+}
+
+/// A port that no process listens on.
+pub fn free_port() -> u16 {
+    // Below the ports of outgoing connections: while its server is down, no connection takes the port, not even one to itself.
+    let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
+    (0..12_000_u64)
+        .map(|n| 20_000 + u16::try_from(seed.wrapping_add(n) % 12_000).unwrap())
+        .find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a free port")
+}
+
 /// A control plane, ended when dropped.
 pub struct Cluster {
     pub process: Child,
@@ -17,7 +32,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Says that a test is skipped because `kubectl` is not installed, or fails if it must be.
+    /// Prints that a test is skipped because `kubectl` is not installed, or fails if it is required.
     pub fn is_missing() -> bool {
         !is_installed("kubectl", &["version", "--client"])
     }
@@ -30,10 +45,11 @@ impl Cluster {
         Self::start_with(directory, &[])
     }
 
-    /// The API server alone, with the proposals' features on, and more arguments.
+    /// The API server alone, with the proposals' features on, and more arguments. Nothing creates service accounts.
     pub fn start_with(directory: tempfile::TempDir, arguments: &[&str]) -> Self {
         let gates: &[&str] = if arguments.contains(&"--feature-gates") { &[] } else { &["--feature-gates", GATES] };
-        Self::start_role(directory, &[&["apiserver"], gates, arguments].concat())
+        let alone = ["apiserver", "--disable-admission-plugins", "ServiceAccount"];
+        Self::start_role(directory, &[&alone, gates, arguments].concat())
     }
 
     /// The whole control plane with simulated nodes.
@@ -41,7 +57,7 @@ impl Cluster {
         Self::start_role(directory, &[&["up"], arguments].concat())
     }
 
-    /// Ends the whole control plane, without a word if it is killed, and starts it anew on what it has stored.
+    /// Stops the whole control plane, by a kill if requested, and restarts it on its data.
     pub fn restart(mut self, kill: bool) -> Self {
         if kill {
             self.process.kill().unwrap();
@@ -56,7 +72,7 @@ impl Cluster {
 
     fn start_role(directory: tempfile::TempDir, arguments: &[&str]) -> Self {
         let (role, arguments) = arguments.split_first().unwrap();
-        let mut process = Command::new(env!("CARGO_BIN_EXE_celplane"))
+        let mut process = Command::new(program())
             .args([role, "--port", "0", "--data-dir"])
             .arg(directory.path().join("data"))
             .args(arguments)
@@ -96,7 +112,7 @@ impl Cluster {
         child.wait_with_output().unwrap()
     }
 
-    /// What `kubectl` prints; it must succeed.
+    /// Returns the output of `kubectl`, which must succeed.
     #[track_caller]
     pub fn kubectl(&self, arguments: &[&str], input: &str) -> String {
         let output = self.run(arguments, input);
@@ -106,7 +122,7 @@ impl Cluster {
         text
     }
 
-    /// What `kubectl` complains about; it must fail.
+    /// Returns the error output of `kubectl`, which must fail.
     #[track_caller]
     pub fn refused(&self, arguments: &[&str], input: &str) -> String {
         let output = self.run(arguments, input);

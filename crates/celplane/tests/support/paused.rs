@@ -1,7 +1,7 @@
 //! Controllers on a server in one process whose time is paused: it moves on when nothing is under way.
 //!
-//! Two servers stand on the same data, one with the gates and one without, and a switch leads the controllers to one of
-//! them. What they ask is noted.
+//! Two servers use the same data, one with the gates and one without, and a switch connects the controllers to
+//! one of them. Their requests are recorded.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use http::{Method, Request, Response};
 use store::{Embedded, Store};
 use tokio::time::Instant;
 
-/// So far time moves on at once.
+/// Step by which time advances.
 const STEP: Duration = Duration::from_millis(100);
 
 /// A request that was answered.
@@ -45,7 +45,7 @@ impl Log {
         asked.iter().filter(|it| it.at >= from && it.at < from + length).cloned().collect()
     }
 
-    /// When objects of a kind were made, from a time on.
+    /// Creation times of objects of a kind, from a time on.
     pub(crate) fn made(&self, plural: &str, from: Instant) -> Vec<Instant> {
         let asked = self.asked.lock().unwrap();
         let is_made = |it: &&Asked| {
@@ -105,37 +105,37 @@ where
 pub(crate) struct Cluster {
     pub(crate) admin: Client,
     pub(crate) switch: Switch,
-    started: Instant,
+    clock: clock::Clock,
 }
 
 impl Cluster {
     pub(crate) async fn start() -> Self {
         let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
-        let options = |features| Options { features, ..Options::default() };
+        let clock = clock::Clock::starting_at(clock::Clock::system().now());
+        let options = |features| Options { features, clock: clock.clone(), ..Options::default() };
         let with = Server::start(store.clone(), options(Features::all_proposals())).await.unwrap();
         let without = Server::start(store, options(Features::none())).await.unwrap();
         let user = User::authenticated("admin", &["system:masters"]);
         let admin = Client::in_process(Connection::new(with.clone(), Some(user.clone())), "admin");
         let switch = Switch { with, without, is_on: Arc::default(), user, log: Arc::default() };
-        Self { admin, switch, started: Instant::now() }
+        Self { admin, switch, clock }
     }
 
     /// Runs controllers, until what is given back is dropped.
     pub(crate) fn controllers(&self, names: &[&str], features: Features) -> Stop {
         let (stop, shutdown) = client::Shutdown::channel();
-        let (switch, started) = (self.switch.clone(), self.started);
-        let began = controllers::manager::now();
-        let clock: controllers::settings::Clock = Arc::new(move || began.plus(started.elapsed()));
+        let switch = self.switch.clone();
         let options = controllers::manager::Options {
             clients: Arc::new(move |name| Client::in_process(switch.clone(), name)),
             controllers: names.iter().map(ToString::to_string).collect(),
             features,
-            settings: controllers::settings::Settings { clock, ..Default::default() },
+            settings: controllers::settings::Settings::default(),
             runtime: client::controller::Runtime::new(
                 &telemetry::metrics::Registry::new(),
                 client::Health::new(),
                 shutdown,
-            ),
+            )
+            .with_clock(&self.clock),
         };
         tokio::spawn(controllers::manager::run(options));
         stop
@@ -150,7 +150,7 @@ impl Cluster {
             for _ in 0..64 {
                 tokio::task::yield_now().await;
             }
-            // The store has threads of its own, whose time is the wall's.
+            // The store has separate threads, which use real time.
             std::thread::sleep(Duration::from_micros(300));
             let now = log.asked.lock().unwrap().len();
             let is_quiet = log.under_way.load(Ordering::SeqCst) == 0 && now == count;

@@ -1,4 +1,4 @@
-//! What the one place where requests are sent does with refusals and identities.
+//! Handling of rejections and identities in requests.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::convert::Infallible;
@@ -54,7 +54,7 @@ fn refusal(code: u16, after: Option<&str>) -> Response<Full<Bytes>> {
     response.body(Full::from("busy")).unwrap()
 }
 
-/// Sends one request; how often it was asked for, how long that took, and how it ended.
+/// Sends one request; returns the number of attempts, the duration and the status.
 async fn sent(answers: Vec<Response<Full<Bytes>>>) -> (usize, u64, u16) {
     let script = Script::new(answers);
     let started = Instant::now();
@@ -80,7 +80,7 @@ async fn other_refusals_are_the_callers_matter() {
 }
 
 #[tokio::test]
-async fn requests_say_who_speaks_and_for_whom() {
+async fn requests_carry_user_agent_and_impersonation() {
     let script = Script::default();
     let client = script.client().impersonating("system:node:a", &["system:nodes"]).unwrap();
     client.send(Method::GET, "/api/v1/pods", "", String::new()).await.unwrap();
@@ -116,7 +116,7 @@ async fn a_binding_names_the_pod_it_means() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_no_longer_leads_reads_and_does_not_write() {
+async fn former_leader_reads_but_does_not_write() {
     let script = Script::default();
     let lease = Duration::from_secs(15);
     let client = script.client().while_leading(&Leadership::until(Instant::now() + lease));
@@ -127,9 +127,28 @@ async fn who_no_longer_leads_reads_and_does_not_write() {
     assert!(client.send(Method::GET, "/api/v1/pods", "", String::new()).await.is_ok());
     let asked: Vec<Method> = script.asked.lock().unwrap().iter().map(|(method, ..)| method.clone()).collect();
     assert_eq!(asked, [Method::PUT, Method::GET]);
-    // A write that was told to come back later is too late, too.
+    // A write that is delayed past the end of the leadership is not repeated.
     let script = Script::new(vec![refusal(429, Some("20"))]);
     let client = script.client().while_leading(&Leadership::until(Instant::now() + lease));
     let answer = client.send(Method::PUT, "/api/v1/pods", "application/json", "{}".to_owned()).await;
     assert!(matches!(answer, Err(Error::NotLeading)), "{answer:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn informer_lists_where_the_server_cannot_stream_the_list() {
+    let failed = "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"status\":\"Failure\",\"message\":\"a watch stream was \
+                  requested by the client but the required storage feature RequestWatchProgress is disabled\",\
+                  \"reason\":\"InternalError\",\"code\":500}}\n";
+    let list = "{\"metadata\":{\"resourceVersion\":\"7\"},\"items\":[{\"metadata\":{\"name\":\"a\",\"resourceVersion\":\"5\"}}]}";
+    let mut answers: Vec<_> = [failed, list].map(|text| Response::new(Full::from(text))).into();
+    // The watch after the list fails, and the informer pauses.
+    answers.push(refusal(500, None));
+    let script = Script::new(answers);
+    let informer = crate::Informer::<api::core::v1::Node>::start(&script.client(), Default::default());
+    informer.synced().await;
+    assert!(informer.store().get("", "a").is_some());
+    let asked = script.asked.lock().unwrap();
+    let paths: Vec<&str> = asked.iter().map(|(_, path, _)| path.as_str()).collect();
+    assert!(paths.first().unwrap().contains("sendInitialEvents=true"), "{paths:?}");
+    assert_eq!(paths.get(1), Some(&"/api/v1/nodes"));
 }

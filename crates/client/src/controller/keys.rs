@@ -1,4 +1,4 @@
-//! What there is to reconcile when an object changes.
+//! Keys to reconcile when an object changes.
 
 use api::meta::v1::{Object, ObjectMeta};
 
@@ -7,7 +7,7 @@ use crate::informer::Key;
 
 /// An object, whole or as a view.
 pub trait HasMetadata {
-    /// What every object has.
+    /// Metadata of the object.
     fn metadata(&self) -> &ObjectMeta;
 }
 

@@ -63,7 +63,7 @@ fn bookmark(version: u64) -> String {
     api::json::to_string(&event) + "\n"
 }
 
-/// An informer of pods, and what the server tells it.
+/// An informer of pods, and a sender for the server's messages.
 fn pods() -> (Informer<Pod>, mpsc::UnboundedSender<String>) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let client = Client::in_process(Watches(Arc::new(Mutex::new(vec![receiver]))), "test");
@@ -141,12 +141,12 @@ async fn an_informer_that_lost_its_server_or_its_mind_is_not_healthy() {
     server.send(bookmark(1)).unwrap();
     pods.synced().await;
     assert_eq!(pods.health(), Ok(()));
-    // Nothing can be heard, but nobody closes the connection: after a while the informer does.
+    // Nothing is received, but the connection stays open: after a while the informer closes it.
     tokio::time::sleep(Duration::from_secs(140)).await;
     assert_eq!(pods.health(), Ok(()));
     tokio::time::sleep(Duration::from_secs(60)).await;
     let why = pods.health().unwrap_err();
-    assert!(why.starts_with("the informer of pods has not heard from the server for"), "{why}");
+    assert!(why.starts_with("the informer of pods has received nothing from the server for"), "{why}");
     let (pods, server) = self::pods();
     server.send(bookmark(1)).unwrap();
     pods.synced().await;
@@ -171,7 +171,7 @@ async fn an_object_that_cannot_be_read_does_not_leave_its_predecessor() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_ends_when_nobody_uses_it() {
+async fn unused_informer_ends() {
     let (pods, server) = pods();
     server.send(bookmark(1)).unwrap();
     pods.synced().await;

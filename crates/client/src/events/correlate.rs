@@ -1,8 +1,8 @@
-//! Which of many events are written, and as what: pure, time is an argument.
+//! Correlation of events: which ones are written, and in which form. Pure: time is an argument.
 //!
 //! - An event that differs from an earlier one only in its times **repeats** it: its count goes up.
 //! - Ten events that differ only in their message within ten minutes are **combined** into one.
-//! - A source may tell 25 things about an object, then one more every five minutes: the rest is **skipped**.
+//! - A source may record 25 events about an object, then one more every five minutes: the rest is **skipped**.
 //!
 //! The rules and numbers are those of client-go's `events_cache.go`.
 
@@ -14,20 +14,20 @@ use api::meta::v1::ObjectMeta;
 use api::time::Timestamp;
 use lru::LruCache;
 
-/// How many of each kind are remembered.
+/// Maximum number of entries of each kind.
 const REMEMBERED_MAX: usize = 4096;
-/// How many different messages within [`COMBINE_SECONDS`] are combined.
+/// Number of different messages within [`COMBINE_SECONDS`] above which they are combined.
 const COMBINE_COUNT: usize = 10;
 const COMBINE_SECONDS: i64 = 600;
-/// How many events of a source about an object are let through at once,
+/// Burst of events of a source about an object.
 const SPAM_BURST: f64 = 25.0;
-/// and then one per this many seconds.
+/// Seconds after which one more event is allowed.
 const SPAM_SECONDS: f64 = 300.0;
 
-/// What to do with an event.
+/// Treatment of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// Nothing.
+    /// The event is dropped.
     Skip,
     /// Write it.
     Create(Event),
@@ -40,7 +40,7 @@ struct Similar {
     last: Timestamp,
 }
 
-struct Written {
+struct WrittenEvent {
     count: i32,
     first: Option<Timestamp>,
     name: Text,
@@ -52,10 +52,10 @@ struct Ration {
     filled: Timestamp,
 }
 
-/// Remembers what was told.
+/// Tracks recorded events.
 pub struct Correlator {
     similar: LruCache<String, Similar>,
-    written: LruCache<String, Written>,
+    written: LruCache<String, WrittenEvent>,
     rations: LruCache<String, Ration>,
 }
 
@@ -70,7 +70,7 @@ impl Default for Correlator {
     }
 }
 
-/// Forgets what was not heard of for longest.
+/// Removes the least recently used entries.
 fn bound<V>(memory: &mut LruCache<String, V>) {
     while memory.len() > REMEMBERED_MAX {
         memory.pop_lru();
@@ -111,7 +111,7 @@ fn event_key(event: &Event) -> String {
 }
 
 impl Correlator {
-    /// What to do with an event that came at `now`.
+    /// Returns the treatment of an event received at `now`.
     pub fn correlate(&mut self, event: Event, now: Timestamp) -> Verdict {
         let (event, key) = self.combine(event, now);
         let (event, repeats) = self.count(event, key);
@@ -125,13 +125,13 @@ impl Correlator {
         }
     }
 
-    /// Takes note of what the server made of an event.
+    /// Records the server's result for an event.
     pub fn written(&mut self, event: &Event) {
         self.remember(event_key(event), event);
     }
 
     fn remember(&mut self, key: String, event: &Event) {
-        let written = Written {
+        let written = WrittenEvent {
             count: event.count,
             first: event.first_timestamp,
             name: event.metadata.name.clone(),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded() {
+    fn tracked_events_are_bounded() {
         let mut correlator = Correlator::default();
         for number in 0..2 * REMEMBERED_MAX {
             correlator.correlate(event(&number.to_string(), "m", at(1)), at(1));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_may_tell_so_much_about_an_object() {
+    fn source_rate_is_limited_per_object() {
         let mut correlator = Correlator::default();
         let told = |correlator: &mut Correlator, object: &str, now| {
             !matches!(correlator.correlate(event(object, "m", now), now), Verdict::Skip)

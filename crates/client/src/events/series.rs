@@ -12,14 +12,14 @@ use api::time::{MicroTime, Timestamp};
 
 /// A series ends when nothing was added for this long.
 pub const FINISH: Duration = Duration::from_secs(360);
-/// How many are remembered; beyond, every event is its own.
+/// Maximum number of tracked events; beyond it, events are not combined.
 const REMEMBERED_MAX: usize = 65_536;
 
-/// What makes two events the same: all but times and note. A changed object counts as another one, so that what is new about it
-/// is told.
+/// Identity of an event: all fields except times and note. A changed object counts as another one, so that news
+/// about it is recorded.
 type Parts = ([Text; 5], [Text; 7], [Text; 7]);
 
-/// Remembers what was told.
+/// Tracks recorded events.
 #[derive(Default)]
 pub struct Series {
     events: HashMap<Parts, Event>,
@@ -58,7 +58,7 @@ impl Series {
         }
     }
 
-    /// Forgets what is over; gives back the series whose last count is to be written.
+    /// Removes finished series; returns those whose last count must be written.
     pub fn finished(&mut self, now: Timestamp) -> Vec<Event> {
         let seconds = i64::try_from(FINISH.as_secs()).unwrap_or(i64::MAX);
         let is_over = |event: &Event| {

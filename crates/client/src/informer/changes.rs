@@ -1,8 +1,9 @@
-//! Changes that wait to be read, joined by key: a slow reader skips what is outdated instead of filling the memory.
+//! A queue of changes, merged by key: a slow reader skips outdated ones instead of filling the memory.
 
+use locks::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
@@ -28,7 +29,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock()
     }
 }
 
@@ -49,7 +50,7 @@ pub(super) fn channel<T>(ready: Arc<Notify>) -> (Sender, Changes<T>) {
 }
 
 impl Sender {
-    /// Whether somebody still reads.
+    /// Queues a change; returns whether there is still a reader.
     pub(super) fn send(&self, key: &Key, change: &Change<Anything>) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         let mut waiting = shared.lock();
@@ -73,7 +74,7 @@ impl Sender {
     }
 }
 
-/// What two changes in a row are to one who has seen neither.
+/// Merges two consecutive changes for a reader that has seen neither.
 fn join(earlier: Change<Anything>, later: &Change<Anything>) -> Option<Change<Anything>> {
     match (earlier, later) {
         (Change::Added(_), Change::Deleted(_)) => None,
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_is_joined() {
+    fn unread_changes_are_merged() {
         let added = |to: u8| Change::Added(Arc::new(to) as Arc<Anything>);
         let updated = |from: u8, to: u8| Change::Updated { old: Arc::new(from) as Arc<Anything>, new: Arc::new(to) };
         let deleted = |last: u8| Change::Deleted(Arc::new(last) as Arc<Anything>);

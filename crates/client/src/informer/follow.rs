@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use api::json::{Text, Value, value_at};
 use api::shared::Pool;
+use api::well_known::ANNOTATION_INITIAL_EVENTS_END;
 use http::Method;
+use telemetry::logs::chain;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
@@ -14,26 +16,26 @@ use super::state::SILENCE_MAX;
 use super::{Anything, Decode, Inner, Key};
 use crate::client::Client;
 use crate::decoded::Id;
-use crate::document::Others;
+use crate::document::DecodeContext;
 use crate::error::{Error, Status};
 use crate::lines::Lines;
 use crate::objects::Selection;
 use crate::queue::Backoff;
 use crate::resources::Resource;
 
-/// A watch ends by itself after this long, up to twice that: all watches of many clients do not end at once.
+/// Minimum duration of a watch, up to twice that: so the watches of many clients do not end at once.
 const WATCH_SECONDS_MIN: u64 = 300;
 /// Failures are answered with pauses between these.
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(200), max: Duration::from_secs(30) };
-/// A watch that ends sooner, without having told anything, counts as a failure.
+/// Minimum duration of a watch: one that ends sooner without events counts as a failure.
 const WATCH_MIN: Duration = Duration::from_secs(1);
 
-/// What a watch told before it ended.
-struct Told {
+/// Content of a watch that has ended.
+struct WatchContent {
     anything: bool,
 }
 
-/// What a line of a watch says.
+/// A line of a watch.
 enum Event {
     Failed(Status),
     Bookmark {
@@ -56,10 +58,12 @@ pub(super) struct Follower {
     decode: Decode,
     pool: Arc<Pool>,
     inner: Arc<Inner>,
-    /// Everything up to this version is in the store; empty at the start and after it became too old.
+    /// Version up to which the store is complete; empty at the start and after it became too old.
     position: String,
-    /// Whether the server can begin a watch with what exists.
+    /// Whether the server can begin a watch with the existing objects.
     streams: bool,
+    /// Whether the server does not serve the resource, as far as is known.
+    is_absent: bool,
 }
 
 impl Follower {
@@ -71,7 +75,17 @@ impl Follower {
         inner: Arc<Inner>,
     ) -> Self {
         let pool = client.decoded.as_ref().map(|decoded| decoded.pool().clone()).unwrap_or_default();
-        Self { client, resource, selection, decode, pool, inner, position: String::new(), streams: true }
+        Self {
+            client,
+            resource,
+            selection,
+            decode,
+            pool,
+            inner,
+            position: String::new(),
+            streams: true,
+            is_absent: false,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -86,7 +100,7 @@ impl Follower {
                 }
                 Ok(_) => {}
                 Err(error) if error.is_expired() => {
-                    debug!(resource = %self.resource.plural, err = %error, "Lists again");
+                    debug!(resource = %self.resource.plural, err = %chain(&error), "Listing again");
                     self.position.clear();
                     if failures == 0 {
                         failures = 1;
@@ -94,13 +108,21 @@ impl Follower {
                     }
                 }
                 Err(error) if self.streams && matches!(error.code(), 400 | 422) => {
-                    debug!(resource = %self.resource.plural, err = %error, "Server does not stream lists");
+                    debug!(resource = %self.resource.plural, err = %chain(&error), "Server does not stream lists");
                     self.streams = false;
                     continue;
                 }
+                Err(error) if error.code() == 404 && (self.is_absent || !self.inner.state.has_synced()) => {
+                    // A server of another version may not serve the resource: then there are no such objects, and
+                    // components do not wait for them. It is asked again, in case the resource is defined later.
+                    debug!(resource = %self.resource.plural, err = %chain(&error), "Server does not serve the resource");
+                    self.is_absent = true;
+                    self.inner.state.heard();
+                    self.inner.state.has_everything();
+                }
                 Err(error) => {
-                    warn!(resource = %self.resource.plural, err = %error, "Watch failed");
-                    self.inner.state.failed(error.to_string());
+                    warn!(resource = %self.resource.plural, err = %chain(&error), "Watch failed");
+                    self.inner.state.failed(chain(&error).to_string());
                 }
             }
             tokio::time::sleep(PAUSES.pause(failures)).await;
@@ -108,8 +130,8 @@ impl Follower {
         }
     }
 
-    /// One watch, with what must come before it.
-    async fn follow(&mut self) -> Result<Told, Error> {
+    /// Runs one watch, and a list before it if needed.
+    async fn follow(&mut self) -> Result<WatchContent, Error> {
         let path = self.resource.path(&self.selection.namespace, "", "");
         let selectors = self.selection.query();
         let streams = self.position.is_empty() && self.streams;
@@ -124,9 +146,10 @@ impl Follower {
         let seconds = WATCH_SECONDS_MIN.saturating_add(crate::queue::chance() % WATCH_SECONDS_MIN);
         let url = format!("{path}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&{from}{selectors}");
         let response = self.client.open(Method::GET, &url, "", String::new()).await?;
+        self.is_absent = false;
         let mut lines = Lines::new(response.into_body());
-        let mut told = Told { anything: false };
-        // Until the first part ends, objects are gathered: then they replace what is known.
+        let mut told = WatchContent { anything: false };
+        // Until the initial part ends, objects are collected: then they replace the known ones.
         let mut initial = streams.then(HashMap::new);
         self.inner.state.heard();
         loop {
@@ -139,7 +162,16 @@ impl Follower {
             let event = self.read(&line)?;
             told.anything = true;
             match event {
-                Event::Failed(status) => return Err(Error::Refused(status)),
+                Event::Failed(status) => {
+                    let error = Error::Refused(status);
+                    if initial.is_none() || error.is_expired() {
+                        return Err(error);
+                    }
+                    // Such as upstream's server on an etcd before 3.4.25. Any error here means a list, as in client-go.
+                    debug!(resource = %self.resource.plural, err = %chain(&error), "Server cannot stream the list");
+                    self.streams = false;
+                    return Ok(told);
+                }
                 Event::Bookmark { version, ends_initial } => {
                     if ends_initial && let Some(objects) = initial.take() {
                         self.replace(objects);
@@ -172,24 +204,24 @@ impl Follower {
         }
         let mut event = api::json::parse(line)?;
         let object = event.get_mut("object").map(Value::take).unwrap_or_default();
-        let kind = event.str_at(&["type"]).unwrap_or_default();
+        let kind = event.text("type");
         if kind == "ERROR" {
             return Ok(Event::Failed(Status::of(&object)));
         }
-        let version: Text = object.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().into();
+        let version: Text = object.text_at(&["metadata", "resourceVersion"]).into();
         if kind == "BOOKMARK" {
-            let ends = object.str_at(&["metadata", "annotations", "k8s.io/initial-events-end"]);
+            let ends = object.str_at(&["metadata", "annotations", ANNOTATION_INITIAL_EVENTS_END]);
             return Ok(Event::Bookmark { version, ends_initial: ends == Some("true") });
         }
         let (key, is_gone) = (key_of(&object), kind == "DELETED");
-        // What is gone is told as each follower knew it: not as others did.
+        // A deletion is reported with the state that each follower had, which may differ between them.
         let uid = object.str_at(&["metadata", "uid"]).filter(|_| !is_gone);
         let id = uid.and_then(|uid| Id::parse(uid, &version));
         Ok(Event::Object { object: self.decoded(&key, id, object), key, version, is_gone })
     }
 
-    /// What a line says about an object that others have decoded. Only a server of this process is read so, whose text is
-    /// known to be as [`value_at`] needs it.
+    /// Parses a line about an object that is cached. Only used with a server of this process, whose text has
+    /// the form that [`value_at`] requires.
     fn known(&self, line: &[u8]) -> Option<Event> {
         let decoded = self.client.decoded.as_ref().filter(|_| self.decode.is_shared)?;
         let rest = line.strip_prefix(b"{\"type\":\"")?;
@@ -206,7 +238,7 @@ impl Follower {
         Some(Event::Object { key, version: version.into(), is_gone: false, object: Some(object) })
     }
 
-    /// Replaces what is known by a list.
+    /// Replaces the known objects by a list.
     async fn list(&mut self, path: &str, selectors: &str) -> Result<(), Error> {
         let url = match selectors.strip_prefix('&') {
             Some(query) => format!("{path}?{query}"),
@@ -214,12 +246,12 @@ impl Follower {
         };
         let body = self.client.send(Method::GET, &url, "", String::new()).await?;
         let mut list = api::json::parse(&body)?;
-        let version = list.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().to_owned();
+        let version = list.text_at(&["metadata", "resourceVersion"]).to_owned();
         let items = list.get_mut("items").and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
         let mut objects = HashMap::with_capacity(items.len());
         for item in items {
             let key = key_of(&item);
-            let version = item.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().into();
+            let version = item.text_at(&["metadata", "resourceVersion"]).into();
             if let Some(object) = self.decoded(&key, None, item) {
                 objects.insert(key, (version, object));
             }
@@ -229,21 +261,25 @@ impl Follower {
         Ok(())
     }
 
-    /// What is kept of an object, shared with others by `id`; `None`, and a warning, if it cannot be read.
+    /// Returns the kept form of an object, shared with others by `id`; `None`, with a warning, if it cannot be
+    /// decoded.
     fn decoded(&self, key: &Key, id: Option<Id>, mut object: Value) -> Option<Arc<Anything>> {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
+        if let Some(rewrite) = &self.client.rewrite {
+            rewrite(&self.resource, &mut object);
+        }
         let decoded = self.client.decoded.as_deref().filter(|_| self.decode.is_shared);
         decoded.inspect(|decoded| decoded.count_decoded());
-        let others = Others { pool: &self.pool, decoded: decoded.zip(id) };
+        let others = DecodeContext { pool: &self.pool, decoded: decoded.zip(id) };
         match (self.decode.make)(Arc::new(object), &others) {
             Ok(object) => Some(match others.decoded {
                 Some((decoded, id)) => decoded.put_any(self.decode.form, id, object),
                 None => object,
             }),
             Err(error) => {
-                warn!(resource = %self.resource.plural, object = %key, err = %error, "Could not read an object");
+                warn!(resource = %self.resource.plural, object = %key, err = %chain(&error), "Could not read an object");
                 self.inner.state.is_unreadable();
                 None
             }
@@ -254,7 +290,7 @@ impl Follower {
         let mut turn = self.inner.handlers.turn(&self.inner.contents);
         let change = match object {
             Some(object) if !is_gone => self.inner.contents.set(key, version, object),
-            // What cannot be read is gone as well: what was known of it no longer holds.
+            // An object that cannot be decoded is removed as well, because its known state is outdated.
             object => self.inner.contents.remove(key, object),
         };
         if let Some(change) = change {
@@ -262,7 +298,7 @@ impl Follower {
         }
     }
 
-    /// Brings the store to what `objects` say, and tells the difference.
+    /// Updates the store to `objects`, and passes the differences to the handlers.
     fn replace(&self, objects: HashMap<Key, (Text, Arc<Anything>)>) {
         let mut turn = self.inner.handlers.turn(&self.inner.contents);
         for key in self.inner.contents.missing_in(&objects) {
@@ -280,6 +316,6 @@ impl Follower {
 }
 
 fn key_of(object: &Value) -> Key {
-    let text = |name| object.str_at(&["metadata", name]).unwrap_or_default();
+    let text = |name| object.text_at(&["metadata", name]);
     Key::new(text("namespace"), text("name"))
 }

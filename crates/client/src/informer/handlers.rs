@@ -1,32 +1,29 @@
-//! Who is told about changes.
+//! Handlers of changes.
 //!
-//! One thread at a time has the turn: it stores a change and tells it, so that a new handler neither misses nor repeats
-//! one. A handler that adds another one has the turn itself; the new one waits until the change has been told.
+//! One thread at a time has the turn: it stores a change and passes it to the handlers, so that a new handler
+//! neither misses nor repeats one. A handler that adds another one has the turn itself; the new one starts
+//! after the change has been handled.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use locks::{Mutex, MutexGuard};
 use std::thread::ThreadId;
 
 use super::store::Contents;
 use super::{Anything, Change, Key};
 
-/// Answers whether it wants to be called again.
+/// Returns whether to call it again.
 pub(super) type Handler = Box<dyn FnMut(&Key, &Change<Anything>) -> bool + Send>;
 
 #[derive(Default)]
 pub(super) struct Handlers {
     /// The turn.
     all: Mutex<Vec<Handler>>,
-    /// Whose turn it is.
+    /// Thread that has the turn.
     thread: Mutex<Option<ThreadId>>,
     /// Added by the one whose turn it is.
     added: Mutex<Vec<Handler>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The right to store and tell.
+/// The right to store changes and call handlers.
 pub(super) struct Turn<'a> {
     handlers: &'a Handlers,
     contents: &'a Contents,
@@ -35,21 +32,21 @@ pub(super) struct Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        *lock(&self.handlers.thread) = None;
+        *self.handlers.thread.lock() = None;
     }
 }
 
 impl Handlers {
     /// Waits for the turn.
     pub(super) fn turn<'a>(&'a self, contents: &'a Contents) -> Turn<'a> {
-        let all = lock(&self.all);
-        *lock(&self.thread) = Some(std::thread::current().id());
+        let all = self.all.lock();
+        *self.thread.lock() = Some(std::thread::current().id());
         Turn { handlers: self, contents, all }
     }
 
     pub(super) fn add(&self, contents: &Contents, handler: Handler) {
-        if *lock(&self.thread) == Some(std::thread::current().id()) {
-            lock(&self.added).push(handler);
+        if *self.thread.lock() == Some(std::thread::current().id()) {
+            self.added.lock().push(handler);
             return;
         }
         let mut turn = self.turn(contents);
@@ -59,7 +56,7 @@ impl Handlers {
 }
 
 impl Turn<'_> {
-    /// Tells a handler what is here.
+    /// Passes the existing objects to a handler.
     fn begin(&mut self, mut handler: Handler) {
         for (key, object) in self.contents.entries() {
             if !handler(&key, &Change::Added(object)) {
@@ -69,10 +66,10 @@ impl Turn<'_> {
         self.all.push(handler);
     }
 
-    /// Tells what is here to those that were added meanwhile, who may have added others.
+    /// Passes the existing objects to handlers that were added meanwhile, which may have added others.
     fn begin_added(&mut self) {
         loop {
-            let added = std::mem::take(&mut *lock(&self.handlers.added));
+            let added = std::mem::take(&mut *self.handlers.added.lock());
             if added.is_empty() {
                 return;
             }
@@ -80,7 +77,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells a change that has been stored.
+    /// Passes a stored change to the handlers.
     pub(super) fn tell(&mut self, key: &Key, change: &Change<Anything>) {
         self.all.retain_mut(|handler| handler(key, change));
         self.begin_added();
@@ -112,7 +109,7 @@ mod tests {
             if number(change) == 2 && !std::mem::replace(&mut added, true) {
                 let (inner, seen) = (outer.upgrade().unwrap(), seen.clone());
                 let second: Handler = Box::new(move |_, change| {
-                    lock(&seen).push(number(change));
+                    seen.lock().push(number(change));
                     number(change) < 4
                 });
                 inner.1.add(&inner.0, second);
@@ -121,12 +118,12 @@ mod tests {
         });
         inner.1.add(&inner.0, handler);
         set("b", 2);
-        // What is here already comes in no order.
-        lock(&told).sort_unstable();
-        assert_eq!(*lock(&told), [1, 2]);
+        // Existing objects are passed in no particular order.
+        told.lock().sort_unstable();
+        assert_eq!(*told.lock(), [1, 2]);
         set("a", 3);
         set("a", 4);
         set("a", 5);
-        assert_eq!(*lock(&told), [1, 2, 3, 4], "it wanted no more after 4");
+        assert_eq!(*told.lock(), [1, 2, 3, 4], "it wanted no more after 4");
     }
 }

@@ -1,8 +1,9 @@
 //! One informer per collection, for all components of a process that act under one identity.
 
+use locks::Mutex;
 use std::any::TypeId;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use api::json::{ConvertError, Value};
 use tokio::sync::watch;
@@ -15,13 +16,13 @@ use crate::resources::Resource;
 
 type Collection = (TypeId, Resource, Selection);
 
-/// An informer, for as long as somebody uses it, and whether it has everything.
+/// A running informer, as long as it is used, and whether it has synced.
 struct Started {
     running: Weak<Running>,
     synced: watch::Receiver<bool>,
 }
 
-/// The informers that were asked for, each started once and ended when nobody uses it any more. Clones share them.
+/// The informers in use, each started once and ended with its last user. Clones share them.
 #[derive(Clone)]
 pub struct Informers {
     client: Client,
@@ -29,13 +30,13 @@ pub struct Informers {
 }
 
 impl Informers {
-    /// Informers that speak through `client`.
+    /// Informers that use `client`.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self { client, all: Arc::default() }
     }
 
-    /// Through which they speak.
+    /// Client of the informers.
     #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
@@ -59,8 +60,8 @@ impl Informers {
         self.decoding(resource, selection, |value| Ok(Arc::unwrap_or_clone(value)))
     }
 
-    /// The informer that keeps a projection, made by `decode` if it is not there yet: who asks for the same type, shares
-    /// it.
+    /// Returns the informer of a projection, created with `decode` if it does not exist yet: requests for the
+    /// same type share it.
     #[must_use]
     pub fn decoding<T, D>(&self, resource: &Resource, selection: &Selection, decode: D) -> Informer<T>
     where
@@ -72,7 +73,7 @@ impl Informers {
 
     fn once(&self, resource: &Resource, selection: &Selection, decode: Decode) -> Arc<Running> {
         let collection = (decode.form, resource.clone(), selection.clone());
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.all.lock();
         if let Some(running) = all.get(&collection).and_then(|started| started.running.upgrade()) {
             return running;
         }
@@ -86,11 +87,11 @@ impl Informers {
     /// Waits until each informer that is used has everything that existed when it started.
     pub async fn synced(&self) {
         let waiting: Vec<watch::Receiver<bool>> = {
-            let all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+            let all = self.all.lock();
             all.values().map(|started| started.synced.clone()).collect()
         };
         for mut synced in waiting {
-            // An error means that the informer is gone.
+            // An error means that the informer has ended.
             let _ = synced.wait_for(|synced| *synced).await;
         }
     }

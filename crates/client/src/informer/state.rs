@@ -1,21 +1,21 @@
-//! How an informer fares: whether it has everything, and when it last heard from the server.
+//! State of an informer: whether it has synced, and the time of the last message from the server.
 
+use locks::{Mutex, MutexGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// A server sends a bookmark each minute. A watch that is silent for longer than this is given up: its connection may be
-/// dead without anybody knowing.
+/// Maximum silence of a watch. A server sends a bookmark each minute; a watch that is silent for longer is
+/// closed, because its connection may be dead without notice.
 pub(super) const SILENCE_MAX: Duration = Duration::from_secs(150);
-/// For so long a copy may be out of touch before it counts as stale.
+/// Time without contact after which a copy counts as stale.
 const LAG_MAX: Duration = Duration::from_secs(30);
 
 struct Contact {
     last: Instant,
-    /// Why there is none, since the last one.
+    /// The failure since the last contact.
     failure: Option<String>,
 }
 
@@ -32,15 +32,15 @@ impl State {
     }
 
     fn contact(&self) -> MutexGuard<'_, Contact> {
-        self.contact.lock().unwrap_or_else(PoisonError::into_inner)
+        self.contact.lock()
     }
 
-    /// The server was heard.
+    /// Records a message from the server.
     pub(super) fn heard(&self) {
         *self.contact() = Contact { last: Instant::now(), failure: None };
     }
 
-    /// The server could not be heard.
+    /// Records a failure to reach the server.
     pub(super) fn failed(&self, why: String) {
         self.contact().failure = Some(why);
     }
@@ -66,7 +66,7 @@ impl State {
     }
 
     pub(super) async fn synced(&self) {
-        // An error means that nobody will ever say so, which cannot be while `self` lives.
+        // An error means that the sender was dropped, which cannot happen while `self` lives.
         let _ = self.subscribe().wait_for(|synced| *synced).await;
     }
 
@@ -75,11 +75,11 @@ impl State {
         let silent = contact.last.elapsed();
         let because = contact.failure.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
         if !self.has_synced() {
-            return Err(format!("does not have everything yet{because}"));
+            return Err(format!("has not synced yet{because}"));
         }
         let limit = if contact.failure.is_some() { LAG_MAX } else { SILENCE_MAX.saturating_add(LAG_MAX) };
         if silent > limit {
-            return Err(format!("has not heard from the server for {} s{because}", silent.as_secs()));
+            return Err(format!("has received nothing from the server for {} s{because}", silent.as_secs()));
         }
         Ok(())
     }

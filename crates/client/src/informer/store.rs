@@ -1,10 +1,11 @@
 //! The objects of an informer, and indexes over them.
 //!
-//! [`Contents`] is one piece of code for objects of all types; [`Store`] is what readers of one type see of it.
+//! [`Contents`] is shared code for objects of all types; [`Store`] is the typed interface for readers.
 
+use locks::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::{BTreeSet, HashMap};
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use api::json::Text;
 
@@ -54,21 +55,22 @@ struct State {
 #[derive(Default)]
 pub(super) struct Contents {
     state: RwLock<State>,
-    /// What the indexes are by. Whoever changes something holds it: functions are called without a lock on the objects.
+    /// Functions of the indexes. Held during every change, because functions are called without a lock on the
+    /// objects.
     functions: Mutex<Vec<Values>>,
 }
 
 impl Contents {
     fn read(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+        self.state.read()
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+        self.state.write()
     }
 
     fn functions(&self) -> MutexGuard<'_, Vec<Values>> {
-        self.functions.lock().unwrap_or_else(PoisonError::into_inner)
+        self.functions.lock()
     }
 
     fn get(&self, key: &Key) -> Option<Arc<Anything>> {
@@ -103,7 +105,7 @@ impl Contents {
         keys.filter_map(|key| state.objects.get(key)).map(|entry| entry.object.clone()).collect()
     }
 
-    /// Stores an object; tells what changed, nothing if this version is here already.
+    /// Stores an object; returns the change, `None` if this version is already stored.
     pub(super) fn set(&self, key: &Key, version: Text, object: Arc<Anything>) -> Option<Change<Anything>> {
         let functions = self.functions();
         let known = self.read().objects.get(key).map(|entry| (entry.object.clone(), entry.version == version));
@@ -127,7 +129,7 @@ impl Contents {
         })
     }
 
-    /// Forgets an object. `last` is what the server said last about it.
+    /// Removes an object. `last` is its last state from the server.
     pub(super) fn remove(&self, key: &Key, last: Option<Arc<Anything>>) -> Option<Change<Anything>> {
         let functions = self.functions();
         let old = self.get(key)?;
@@ -192,7 +194,7 @@ impl<T: Send + Sync + 'static> Store<T> {
         entries.filter_map(|(key, object)| Some((key, object.downcast().ok()?))).collect()
     }
 
-    /// How many there are.
+    /// Number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         self.contents.read().objects.len()
@@ -204,7 +206,7 @@ impl<T: Send + Sync + 'static> Store<T> {
         self.len() == 0
     }
 
-    /// Keeps objects by what `values` computes from each, unless there is an index of this name already: it is shared.
+    /// Indexes objects by the result of `values`, unless an index of this name already exists: it is shared.
     ///
     /// The function may read the store, but must not add indexes.
     pub fn add_index(&self, name: &'static str, values: impl Fn(&T) -> Vec<Text> + Send + Sync + 'static) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Queue;
 
-/// A key that is worked on. Dropping it is a failure: the key comes back, rate limited.
+/// A key being processed. Dropping it is a failure: the key is retried, rate limited.
 pub struct Item<K: Clone + Eq + Hash> {
     queue: Arc<Queue<K>>,
     key: K,
@@ -19,14 +19,14 @@ impl<K: Clone + Eq + Hash> Item<K> {
         Self { queue, key, ended: false }
     }
 
-    /// The work is done, and earlier failures are forgotten.
+    /// Marks the work as done, and resets earlier failures.
     pub fn done(mut self) {
         self.ended = true;
         self.queue.forget(&self.key);
         self.queue.done(&self.key);
     }
 
-    /// The work is done for now, and goes on after some time.
+    /// Marks the work as done, and requeues the key after some time.
     pub fn again_after(mut self, delay: Duration) {
         self.ended = true;
         self.queue.forget(&self.key);
@@ -34,7 +34,7 @@ impl<K: Clone + Eq + Hash> Item<K> {
         self.queue.done(&self.key);
     }
 
-    /// The work failed: the longer it fails, the later the key comes back.
+    /// Marks the work as failed: the more failures, the longer the delay.
     pub fn retry(self) {
         drop(self);
     }

@@ -1,4 +1,4 @@
-//! How fast failures may come back.
+//! Rate limits for retries.
 
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub struct Backoff {
 }
 
 impl Default for Backoff {
-    /// As controllers of Kubernetes do it: 5 ms to 1000 s.
+    /// The defaults of Kubernetes' controllers: 5 ms to 1000 s.
     fn default() -> Self {
         Self { first: Duration::from_millis(5), max: Duration::from_secs(1000) }
     }
@@ -29,7 +29,7 @@ impl Backoff {
         self.first.saturating_mul(factor).min(self.max)
     }
 
-    /// The same, half of it by chance, so that many clients do not come back at once.
+    /// Like [`delay`](Self::delay), but half of it random, so that many clients do not retry at once.
     #[must_use]
     pub fn pause(&self, failures: u32) -> Duration {
         let half = self.delay(failures).checked_div(2).unwrap_or_default();
@@ -53,7 +53,7 @@ pub struct Bucket {
 }
 
 impl Default for Bucket {
-    /// As controllers of Kubernetes do it: 10 per second, 100 at once.
+    /// The defaults of Kubernetes' controllers: 10 per second, 100 at once.
     fn default() -> Self {
         Self::new(10.0, 100)
     }
@@ -84,7 +84,7 @@ impl Bucket {
         has_one
     }
 
-    /// Takes one, perhaps in advance, and says how long to wait for it.
+    /// Takes a token, possibly in advance, and returns the time to wait for it.
     pub fn reserve(&mut self, now: Instant) -> Duration {
         self.fill(now);
         self.tokens -= 1.0;

@@ -1,18 +1,19 @@
-//! What queues are measured by, under the names that client-go's queues have.
+//! Metrics of queues, under the names of client-go's queues.
 
+use locks::Mutex;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use clock::Clock;
 use telemetry::metrics::{Counter, Family, Histogram, Registry};
-use tokio::time::Instant;
 
 use super::{Backoff, Bucket, Queue};
 
 /// Bounds of the durations, as client-go has them: 10 ns to 10 s.
 const SECONDS: &[f64] = &[1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0];
 
-/// What one queue counts.
+/// Counters of a queue.
 #[derive(Default)]
 pub(super) struct Counts(Option<Series>);
 
@@ -49,15 +50,15 @@ impl Counts {
     }
 }
 
-/// What is read from a queue when somebody asks.
+/// Values of a queue that are read on each scrape.
 #[derive(Clone, Copy)]
-struct Reading {
+struct QueueReading {
     depth: usize,
     unfinished: Duration,
     longest: Duration,
 }
 
-type Read = Box<dyn Fn() -> Option<Reading> + Send + Sync>;
+type Read = Box<dyn Fn() -> Option<QueueReading> + Send + Sync>;
 /// The queues that are measured, by name.
 type Queues = Arc<Mutex<Vec<(String, Read)>>>;
 
@@ -77,10 +78,10 @@ impl Metrics {
     pub fn new(registry: &Registry) -> Self {
         let labels: &[&str] = &["name"];
         let queues = Queues::default();
-        let gauge = |name, help, value: fn(Reading) -> f64| {
+        let gauge = |name, help, value: fn(QueueReading) -> f64| {
             let queues = queues.clone();
             registry.computed(name, help, labels, move || {
-                let mut queues = queues.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut queues = queues.lock();
                 queues.retain(|(_, read)| read().is_some());
                 queues.iter().filter_map(|(name, read)| Some((vec![name.clone()], value(read()?)))).collect()
             });
@@ -131,7 +132,7 @@ impl Metrics {
 
     /// A queue that is measured under a name.
     #[must_use]
-    pub fn queue<K>(&self, name: &str, backoff: Backoff, bucket: Option<Bucket>) -> Arc<Queue<K>>
+    pub fn queue<K>(&self, name: &str, backoff: Backoff, bucket: Option<Bucket>, clock: &Clock) -> Arc<Queue<K>>
     where
         K: Clone + Eq + Hash + Send + 'static,
     {
@@ -141,10 +142,10 @@ impl Metrics {
             waiting: self.waiting.with(&[name]),
             working: self.working.with(&[name]),
         }));
-        let queue = Arc::new(Queue::counting(backoff, bucket, counts));
+        let queue = Arc::new(Queue::counting(backoff, bucket, counts, clock.clone()));
         let known: Weak<Queue<K>> = Arc::downgrade(&queue);
         let read = move || known.upgrade().map(|queue| queue.reading());
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         queues.retain(|(it, _)| it != name);
         queues.push((name.to_owned(), Box::new(read)));
         queue
@@ -152,12 +153,12 @@ impl Metrics {
 }
 
 impl<K: Clone + Eq + Hash> Queue<K> {
-    fn reading(&self) -> Reading {
+    fn reading(&self) -> QueueReading {
         let depth = self.len();
-        let now = Instant::now();
+        let now = self.clock.instant();
         let state = self.lock();
         let running = state.working.values().map(|since| now.saturating_duration_since(*since));
-        Reading {
+        QueueReading {
             depth,
             unfinished: running.clone().fold(Duration::ZERO, Duration::saturating_add),
             longest: running.max().unwrap_or_default(),

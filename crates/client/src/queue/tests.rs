@@ -101,7 +101,7 @@ fn a_bucket_limits_all_keys_together() {
 }
 
 #[test]
-fn a_drain_waits_for_what_was_added() {
+fn drain_waits_for_added_keys() {
     run(async {
         let queue = Arc::new(Queue::default());
         (0..3).for_each(|key| queue.add(key));
@@ -144,7 +144,7 @@ fn queues_are_measured_under_the_names_of_client_go() {
     run(async {
         let registry = telemetry::metrics::Registry::new();
         let metrics = Metrics::new(&registry);
-        let queue = metrics.queue("node", Backoff::default(), None);
+        let queue = metrics.queue("node", Backoff::default(), None, &Clock::system());
         (0..3).for_each(|key| queue.add(key));
         let item = queue.get().await.unwrap();
         queue.get().await.unwrap().retry();
@@ -189,7 +189,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    /// Nothing is lost, nothing is handed out twice at a time, and nothing comes that was not added.
+    /// No key is lost, none is processed twice at a time, and none is returned that was not added.
     #[test]
     fn every_key_that_was_added_is_worked_on_afterwards(steps in steps()) {
         run(async {

@@ -11,9 +11,9 @@ use api::time::Timestamp;
 use super::AnyError;
 use crate::kubeconfig::Exec;
 
-/// What a program gave.
+/// Credentials from a program.
 #[derive(Default)]
-pub(super) struct Given {
+pub(super) struct ExecCredentials {
     pub(super) token: Option<String>,
     /// Certificates and key, as PEM.
     pub(super) certificate: Option<(Vec<u8>, Vec<u8>)>,
@@ -21,7 +21,7 @@ pub(super) struct Given {
     pub(super) until: Option<u64>,
 }
 
-pub(super) async fn run(program: &Exec, server: &str) -> Result<Given, AnyError> {
+pub(super) async fn run(program: &Exec, server: &str) -> Result<ExecCredentials, AnyError> {
     let info = api::json!({
         "apiVersion": (program.api_version.as_str()), "kind": "ExecCredential",
         "spec": {"interactive": false, "cluster": {"server": server}}
@@ -34,17 +34,17 @@ pub(super) async fn run(program: &Exec, server: &str) -> Result<Given, AnyError>
     let output =
         command.output().await.map_err(|error| format!("cannot run `{name}`: {error}\n{}", program.install_hint))?;
     if !output.status.success() {
-        return Err(format!("`{name}` gave no credentials: {}", output.status).into());
+        return Err(format!("`{name}` returned no credentials: {}", output.status).into());
     }
-    read(&output.stdout, program).map_err(|why| format!("`{name}` gave no credentials: {why}").into())
+    read(&output.stdout, program).map_err(|why| format!("`{name}` returned no credentials: {why}").into())
 }
 
-fn read(output: &[u8], program: &Exec) -> Result<Given, String> {
+fn read(output: &[u8], program: &Exec) -> Result<ExecCredentials, String> {
     let answer = api::json::parse(output).map_err(|error| error.to_string())?;
     let is_ours = answer.str_at(&["kind"]) == Some("ExecCredential")
         && answer.str_at(&["apiVersion"]) == Some(program.api_version.as_str());
     if !is_ours {
-        return Err(format!("it does not answer with an ExecCredential of {}", program.api_version));
+        return Err(format!("expected an ExecCredential of {}", program.api_version));
     }
     let status = answer.get("status").unwrap_or(&Value::Null);
     let text = |field: &str| status.str_at(&[field]).filter(|it| !it.is_empty());
@@ -64,7 +64,7 @@ fn read(output: &[u8], program: &Exec) -> Result<Given, String> {
     if token.is_none() && certificate.is_none() {
         return Err("there is neither a token nor a certificate".to_owned());
     }
-    Ok(Given { token, certificate, until })
+    Ok(ExecCredentials { token, certificate, until })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Any certificate will do: for kubeconfigs that say `insecure-skip-tls-verify`.
+//! Accepts any certificate: for kubeconfigs with `insecure-skip-tls-verify`.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};

@@ -1,14 +1,17 @@
 //! Requests over the network, as a kubeconfig describes it: TLS, credentials, and their renewal.
 //!
-//! One connection carries all requests where the server speaks HTTP/2. Credentials that a program or a file gives are
-//! asked for again when they run out.
+//! With HTTP/2, one connection carries the requests and another one the watches, until their streams run out (see
+//! `connections`). Credentials from a program or a file are refreshed when they expire.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use http::{Request, Uri};
+use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::{BodyExt as _, Full};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
@@ -19,16 +22,21 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::Mutex;
 
-use super::exec::{self, Given};
+use telemetry::metrics::Registry;
+
+use super::connections::{Connections, Purpose, Stream, Waits};
+use super::exec::{self, ExecCredentials};
 use super::{Answer, AnyError, Transport, insecure};
 use crate::kubeconfig::Kubeconfig;
 
-/// How long a connection may take to come about.
+/// Time limit for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
-/// A connection on which nothing is heard for so long is asked whether it lives.
+/// Time without data after which a connection is checked with a ping.
 const KEEP_ALIVE: Duration = Duration::from_secs(30);
 /// A file with a token is read again after this many seconds, as Kubernetes' clients do.
 const TOKEN_FILE_SECONDS: u64 = 60;
+
+type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// A server on the network. Cheap to clone.
 #[derive(Clone)]
@@ -37,26 +45,28 @@ pub(crate) struct Network(Arc<Inner>);
 struct Inner {
     kubeconfig: Kubeconfig,
     headers: Vec<(HeaderName, HeaderValue)>,
+    waits: Arc<Waits>,
     session: Mutex<Option<Arc<Session>>>,
 }
 
 /// Connections with the credentials of the moment.
 struct Session {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    watches: Arc<Connections<HttpClient>>,
+    requests: Arc<Connections<HttpClient>>,
     authorization: Option<HeaderValue>,
     /// In seconds since 1970; none for credentials that last.
     until: Option<u64>,
 }
 
 impl Network {
-    /// What a kubeconfig describes. No connection is made yet; credentials are.
+    /// Creates the transport of a kubeconfig. Credentials are loaded, but no connection is made yet.
     pub(crate) async fn new(kubeconfig: Kubeconfig) -> Result<Self, AnyError> {
         let _: Uri = kubeconfig.server.parse()?;
         let mut headers = Vec::new();
         for (name, value) in &kubeconfig.user.impersonate {
             headers.push((HeaderName::try_from(name)?, HeaderValue::from_bytes(value.as_bytes())?));
         }
-        let network = Self(Arc::new(Inner { kubeconfig, headers, session: Mutex::new(None) }));
+        let network = Self(Arc::new(Inner { kubeconfig, headers, waits: Arc::default(), session: Mutex::new(None) }));
         network.0.session().await?;
         Ok(network)
     }
@@ -76,17 +86,53 @@ impl Transport for Network {
             for (name, value) in &inner.headers {
                 head.headers.append(name, value.clone());
             }
-            let response = session.client.request(Request::from_parts(head, body)).await.map_err(explain)?;
+            let connections = match Purpose::of(&head.uri) {
+                Purpose::Watch => &session.watches,
+                Purpose::Request => &session.requests,
+            };
+            let (client, stream) = connections.stream().await?;
+            let response = client.request(Request::from_parts(head, body)).await.map_err(explain)?;
             if response.status() == http::StatusCode::UNAUTHORIZED && session.until.is_some() {
-                // What was given is not accepted any more: the next request asks for new credentials.
+                // The credentials are no longer accepted: the next request loads new ones.
                 inner.forget(&session).await;
             }
-            Ok(response.map(|body| body.map_err(Into::into).boxed_unsync()))
+            Ok(response.map(|body| StreamBody { body, _stream: stream }.boxed_unsync()))
         })
+    }
+
+    fn publish(&self, registry: &Registry) {
+        self.0.waits.publish(registry);
     }
 }
 
-/// The error of the client says only that it could not connect: why is what people need.
+/// The body of an answer, which holds its stream until it is read or dropped.
+struct StreamBody<B> {
+    body: B,
+    _stream: Stream,
+}
+
+impl<B> HttpBody for StreamBody<B>
+where
+    B: HttpBody<Data = Bytes> + Unpin,
+    B::Error: Into<AnyError>,
+{
+    type Data = Bytes;
+    type Error = AnyError;
+
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
+        Pin::new(&mut self.body).poll_frame(context).map_err(Into::into)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// Extracts the cause: the client's error only states that it could not connect.
 fn explain(error: hyper_util::client::legacy::Error) -> AnyError {
     let mut cause: &dyn std::error::Error = &error;
     while let Some(source) = cause.source() {
@@ -119,7 +165,7 @@ impl Inner {
         let user = &self.kubeconfig.user;
         let mut given = match &user.exec {
             Some(program) => exec::run(program, &self.kubeconfig.server).await?,
-            None => Given::default(),
+            None => ExecCredentials::default(),
         };
         if let Some(path) = &user.token_file {
             let token =
@@ -141,27 +187,33 @@ impl Inner {
             value
         });
         // Connections last longer than tokens; new certificates need new connections.
-        let client = match before.filter(|_| given.certificate.is_none()) {
-            Some(session) => session.client.clone(),
-            None => client(&self.kubeconfig, given.certificate.as_ref().or(user.certificate.as_ref()))?,
+        let (watches, requests) = match before.filter(|_| given.certificate.is_none()) {
+            Some(session) => (session.watches.clone(), session.requests.clone()),
+            None => {
+                let tls = Arc::new(tls(&self.kubeconfig, given.certificate.as_ref().or(user.certificate.as_ref()))?);
+                let make = |purpose| {
+                    let (tls, server_name) = (tls.clone(), self.kubeconfig.server_name.clone());
+                    let connect = move || client(&tls, server_name.clone());
+                    Arc::new(Connections::new(purpose, self.waits.clone(), connect))
+                };
+                (make(Purpose::Watch), make(Purpose::Request))
+            }
         };
-        Ok(Session { client, authorization, until: given.until })
+        Ok(Session { watches, requests, authorization, until: given.until })
     }
 }
 
-fn client(
-    kubeconfig: &Kubeconfig,
-    certificate: Option<&(Vec<u8>, Vec<u8>)>,
-) -> Result<Client<HttpsConnector<HttpConnector>, Full<Bytes>>, AnyError> {
+/// A pool of its own, which has one connection to an HTTP/2 server.
+fn client(tls: &ClientConfig, server_name: Option<String>) -> Result<HttpClient, AnyError> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_connect_timeout(Some(CONNECT_TIMEOUT));
     tcp.set_keepalive(Some(KEEP_ALIVE));
-    let connector = HttpsConnectorBuilder::new().with_tls_config(tls(kubeconfig, certificate)?).https_or_http();
-    let connector = match &kubeconfig.server_name {
+    let connector = HttpsConnectorBuilder::new().with_tls_config(tls.clone()).https_or_http();
+    let connector = match server_name {
         Some(name) => {
-            let name = ServerName::try_from(name.clone())?;
+            let name = ServerName::try_from(name)?;
             connector
                 .with_server_name_resolver(FixedServerNameResolver::new(name))
                 .enable_all_versions()
@@ -197,7 +249,7 @@ fn authorities(kubeconfig: &Kubeconfig) -> Result<RootCertStore, AnyError> {
                 store.add(certificate?)?;
             }
             if store.is_empty() {
-                return Err("`certificate-authority` holds no certificate".into());
+                return Err("`certificate-authority` contains no certificate".into());
             }
         }
         None => {

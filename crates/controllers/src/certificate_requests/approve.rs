@@ -1,9 +1,10 @@
-//! Approves certificates that nodes ask for, if they may.
+//! Approves certificates that nodes request, if they have permission.
 
 use std::sync::Arc;
 
 use api::certificates::v1::CertificateSigningRequest;
 use api::json::Value;
+use api::well_known::SIGNER_KUBELET_CLIENT;
 use api::x509::request::Request;
 use client::controller::{Controller, Next, own};
 use client::informer::{Informer, Key};
@@ -12,7 +13,6 @@ use client::{Document, Resource};
 use tracing::info;
 
 use super::{content, has, rules};
-use crate::edit;
 use crate::executor::{Executor, Failure};
 use crate::manager::Context;
 
@@ -23,7 +23,7 @@ struct Approver {
     executor: Executor,
 }
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let requests = context.informers.all::<Document<CertificateSigningRequest>>();
     let runner = Controller::new(context.name, &context.runtime).watch(&requests, own);
@@ -36,10 +36,11 @@ pub async fn run(context: Context) {
         .await;
 }
 
-/// What the requester must be allowed to create, and what is said then; the narrower right first.
+/// Returns the permissions that the requester must have, with the messages for approval; the narrower
+/// permission first.
 fn rights(object: &CertificateSigningRequest) -> Vec<(&'static str, &'static str)> {
     let is_decided = has(object, "Approved") || has(object, "Denied") || !object.status.certificate.is_empty();
-    if is_decided || object.spec.signer_name != rules::KUBELET_CLIENT {
+    if is_decided || object.spec.signer_name != SIGNER_KUBELET_CLIENT {
         return Vec::new();
     }
     let bytes = content(object);
@@ -65,7 +66,7 @@ impl Approver {
             }
         }
         if !rights.is_empty() {
-            info!(certificateSigningRequest = %key, "Did not approve certificate: its requester may not have it");
+            info!(certificateSigningRequest = %key, "Did not approve certificate: the requester lacks permission");
         }
         Ok(Next::Done)
     }
@@ -92,17 +93,16 @@ impl Approver {
             },
         });
         let answer: Value = self.executor.client().documents(REVIEWS).create("", &review).await?;
-        Ok(answer.at(&["status", "allowed"]).and_then(Value::as_bool) == Some(true))
+        Ok(answer.bool_at(&["status", "allowed"]) == Some(true))
     }
 
     async fn approve(&self, object: &Document<CertificateSigningRequest>, message: &str) -> Result<Next, Failure> {
         let mut written = object.to_value();
-        let mut conditions =
-            written.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default().to_vec();
+        let mut conditions = written.list_at(&["status", "conditions"]).to_vec();
         conditions.push(api::json!({
             "type": "Approved", "status": "True", "reason": "AutoApproved", "message": message,
         }));
-        edit::set(&mut written, &["status", "conditions"], Value::Array(conditions));
+        written.set_at(&["status", "conditions"], Value::Array(conditions));
         let requests = self.executor.client().documents(CertificateSigningRequest::RESOURCE);
         requests.update_below("", &object.metadata().name, "approval", &written).await?;
         Ok(Next::Done)

@@ -1,4 +1,4 @@
-//! Deletes requests that nobody needs any more: issued and denied ones after an hour, open ones after a day.
+//! Deletes requests that are no longer needed: issued and denied ones after an hour, open ones after a day.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use client::resources::Served as _;
 
 use crate::action::Action;
 use crate::executor::Failure;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::outcome;
 use crate::pods::until;
 
 const DECIDED_SECONDS: i64 = 3600;
 const OPEN_SECONDS: i64 = 24 * 3600;
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let requests = context.informers.all::<CertificateSigningRequest>();
     let executor = context.executor();
@@ -29,7 +29,7 @@ pub async fn run(context: Context) {
             let (requests, executor) = (requests.clone(), executor.clone());
             async move {
                 let Some(request) = requests.store().get_key(&key) else { return Ok::<_, Failure>(Next::Done) };
-                let left = ends_at(&request).map(|end| until(end, now()));
+                let left = ends_at(&request).map(|end| until(end, executor.now()));
                 match left {
                     None => Ok(Next::Done),
                     Some(Duration::ZERO) => {
@@ -49,7 +49,7 @@ pub async fn run(context: Context) {
         .await;
 }
 
-/// When a request goes.
+/// Time at which a request is deleted.
 fn ends_at(request: &CertificateSigningRequest) -> Option<Timestamp> {
     let status = &request.status;
     let is_issued = !status.certificate.is_empty();
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_decided_goes_after_an_hour_and_what_is_open_after_a_day() {
+    fn decided_requests_expire_before_open_ones() {
         let at = |seconds: i64| Timestamp { seconds, nanos: 0 };
         let request = |conditions: &[(&str, i64)], certificate: &str| {
             let condition = |(kind, since): &(&str, i64)| CertificateSigningRequestCondition {

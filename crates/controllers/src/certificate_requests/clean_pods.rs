@@ -1,10 +1,11 @@
-//! Deletes requests of pods for certificates after a quarter of an hour: by then they are answered, or nobody waits.
+//! Deletes certificate requests of pods after 15 minutes: by then they are answered or abandoned.
 //!
 //! Follows Kubernetes `pkg/controller/certificates/cleaner/pcrcleaner.go`.
 
 use std::time::Duration;
 
 use api::json::Value;
+use api::metadata;
 use api::time::Timestamp;
 use client::Resource;
 use client::controller::{Controller, Next};
@@ -12,9 +13,8 @@ use client::informer::Key;
 use client::objects::{Deletion, Selection};
 
 use crate::action::Action;
-use crate::edit;
 use crate::executor::Failure;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::outcome;
 use crate::pods::until;
 
@@ -22,20 +22,20 @@ const REQUESTS: Resource =
     Resource::new("certificates.k8s.io", "v1", "podcertificaterequests", "PodCertificateRequest");
 const SECONDS: i64 = 15 * 60;
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let requests = context.informers.of_documents(&REQUESTS, &Selection::default());
     let executor = context.executor();
     let runner = Controller::new(context.name, &context.runtime)
-        .watch(&requests, |it: &Value| [Key::new(edit::namespace(it), edit::name(it))]);
+        .watch(&requests, |it: &Value| [Key::new(metadata::namespace(it), metadata::name(it))]);
     runner
         .run(move |key: Key| {
             let (requests, executor) = (requests.clone(), executor.clone());
             async move {
                 let Some(request) = requests.store().get_key(&key) else { return Ok::<_, Failure>(Next::Done) };
-                match left(&request, now()) {
+                match left(&request, executor.now()) {
                     Duration::ZERO => {
-                        let uid = request.str_at(&["metadata", "uid"]).unwrap_or_default();
+                        let uid = request.text_at(&["metadata", "uid"]);
                         let action = Action::Delete {
                             resource: REQUESTS,
                             namespace: key.namespace.clone(),
@@ -52,7 +52,7 @@ pub async fn run(context: Context) {
         .await;
 }
 
-/// How long a request stays.
+/// Remaining lifetime of a request.
 fn left(request: &Value, now: Timestamp) -> Duration {
     let made = request.str_at(&["metadata", "creationTimestamp"]).and_then(|text| Timestamp::parse(text).ok());
     made.map_or(Duration::ZERO, |made| until(made.plus_seconds(SECONDS), now))

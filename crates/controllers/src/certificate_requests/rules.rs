@@ -1,23 +1,18 @@
-//! What the signers of Kubernetes accept.
+//! Rules of Kubernetes' signers.
 
 use api::json::Text;
+use api::well_known::{GROUP_NODES, SIGNER_CLIENT, SIGNER_KUBELET_CLIENT, SIGNER_KUBELET_SERVING, SIGNER_LEGACY};
 use api::x509::request::Request;
 
-pub(super) const KUBELET_SERVING: &str = "kubernetes.io/kubelet-serving";
-pub(super) const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-pub(super) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-pub(super) const LEGACY: &str = "kubernetes.io/legacy-unknown";
-
-const NODES: &str = "system:nodes";
 const NODE_PREFIX: &str = "system:node:";
 
-/// Whether a request is for a signer; nothing if nobody here signs for that name.
+/// Checks a request against the rules of a signer; `None` if the signer is unknown.
 pub(super) fn check(signer: &str, request: &Request<'_>, usages: &[Text]) -> Option<Result<(), String>> {
     match signer {
-        KUBELET_SERVING => Some(kubelet_serving(request, usages)),
-        KUBELET_CLIENT => Some(kubelet_client(request, usages)),
-        CLIENT => Some(client(usages)),
-        LEGACY => Some(Ok(())),
+        SIGNER_KUBELET_SERVING => Some(kubelet_serving(request, usages)),
+        SIGNER_KUBELET_CLIENT => Some(kubelet_client(request, usages)),
+        SIGNER_CLIENT => Some(client(usages)),
+        SIGNER_LEGACY => Some(Ok(())),
         _ => None,
     }
 }
@@ -26,7 +21,7 @@ fn refuse(unless: bool, why: &str) -> Result<(), String> {
     if unless { Ok(()) } else { Err(why.to_owned()) }
 }
 
-/// Whether these are the wanted usages (sorted), with or without what only RSA keys need.
+/// Whether these are the wanted usages (sorted), with or without the one that only RSA keys need.
 fn are_usages(usages: &[Text], wanted: [&str; 3]) -> Result<(), String> {
     let mut given: Vec<&str> = usages.iter().map(Text::as_str).collect();
     given.sort_unstable();
@@ -38,7 +33,7 @@ fn are_usages(usages: &[Text], wanted: [&str; 3]) -> Result<(), String> {
 
 fn kubelet_serving(request: &Request<'_>, usages: &[Text]) -> Result<(), String> {
     let names = &request.alternatives;
-    refuse(request.names.organizations == [NODES], "subject organization is not system:nodes")?;
+    refuse(request.names.organizations == [GROUP_NODES], "subject organization is not system:nodes")?;
     let has_names = !names.dns.is_empty() || !names.addresses.is_empty();
     refuse(has_names, "DNS or IP subjectAltName is required")?;
     refuse(names.emails.is_empty(), "Email subjectAltNames are not allowed")?;
@@ -49,7 +44,7 @@ fn kubelet_serving(request: &Request<'_>, usages: &[Text]) -> Result<(), String>
 
 pub(super) fn kubelet_client(request: &Request<'_>, usages: &[Text]) -> Result<(), String> {
     let names = &request.alternatives;
-    refuse(request.names.organizations == [NODES], "subject organization is not system:nodes")?;
+    refuse(request.names.organizations == [GROUP_NODES], "subject organization is not system:nodes")?;
     refuse(names.dns.is_empty(), "DNS subjectAltNames are not allowed")?;
     refuse(names.emails.is_empty(), "Email subjectAltNames are not allowed")?;
     refuse(names.addresses.is_empty(), "IP subjectAltNames are not allowed")?;
@@ -105,26 +100,26 @@ cdKS5SWVcWhoZCgxIrpyJZ6UFbYd0WP1lA==
     fn each_signer_has_its_rules() {
         let (node, user) = (("system:nodes", "system:node:a"), ("g", "alice"));
         let (serving, client) = (["digital signature", "server auth"], ["digital signature", "client auth"]);
-        verdict(CLIENT, user, &[], &client, "");
-        verdict(CLIENT, user, &[], &serving, "invalid usage for client certificate: server auth");
-        verdict(CLIENT, user, &[], &[], "missing required usage for client certificate: client auth");
-        verdict(KUBELET_CLIENT, node, &[], &client, "");
-        verdict(KUBELET_CLIENT, user, &[], &client, "subject organization is not system:nodes");
-        verdict(KUBELET_CLIENT, node, &["a"], &client, "DNS subjectAltNames are not allowed");
+        verdict(SIGNER_CLIENT, user, &[], &client, "");
+        verdict(SIGNER_CLIENT, user, &[], &serving, "invalid usage for client certificate: server auth");
+        verdict(SIGNER_CLIENT, user, &[], &[], "missing required usage for client certificate: client auth");
+        verdict(SIGNER_KUBELET_CLIENT, node, &[], &client, "");
+        verdict(SIGNER_KUBELET_CLIENT, user, &[], &client, "subject organization is not system:nodes");
+        verdict(SIGNER_KUBELET_CLIENT, node, &["a"], &client, "DNS subjectAltNames are not allowed");
         verdict(
-            KUBELET_CLIENT,
+            SIGNER_KUBELET_CLIENT,
             ("system:nodes", "a"),
             &[],
             &client,
             "subject common name does not begin with system:node:",
         );
         let usages = "usages did not match [client auth digital signature key encipherment]";
-        verdict(KUBELET_CLIENT, node, &[], &serving, usages);
-        verdict(KUBELET_SERVING, node, &["a"], &serving, "");
-        verdict(KUBELET_SERVING, node, &[], &serving, "DNS or IP subjectAltName is required");
+        verdict(SIGNER_KUBELET_CLIENT, node, &[], &serving, usages);
+        verdict(SIGNER_KUBELET_SERVING, node, &["a"], &serving, "");
+        verdict(SIGNER_KUBELET_SERVING, node, &[], &serving, "DNS or IP subjectAltName is required");
         let usages = "usages did not match [digital signature key encipherment server auth]";
-        verdict(KUBELET_SERVING, node, &["a"], &client, usages);
-        verdict(LEGACY, user, &[], &["cert sign"], "");
+        verdict(SIGNER_KUBELET_SERVING, node, &["a"], &client, usages);
+        verdict(SIGNER_LEGACY, user, &[], &["cert sign"], "");
     }
 
     #[test]

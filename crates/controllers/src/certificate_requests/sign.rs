@@ -1,4 +1,4 @@
-//! Signs what was approved, or says why not.
+//! Signs approved requests, or records why not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,13 +17,13 @@ use super::{content, has, rules};
 use crate::action::Action;
 use crate::edit;
 use crate::executor::Failure;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::settings::{CertificateSigner, Order};
 
 /// No certificate holds for a shorter time.
 const SECONDS_MIN: i64 = 600;
 
-/// Runs the controller until the end is asked for.
+/// Runs the controller until shutdown.
 pub async fn run(context: Context) {
     let Some(signer) = context.settings.signer.clone() else { return };
     let requests = context.informers.all::<Document<CertificateSigningRequest>>();
@@ -35,7 +35,7 @@ pub async fn run(context: Context) {
             let (requests, executor, signer) = (requests.clone(), executor.clone(), signer.clone());
             async move {
                 let Some(request) = requests.store().get_key(&key) else { return Ok::<_, Failure>(Next::Done) };
-                match decide(&request, &signer, seconds_max, now()) {
+                match decide(&request, &signer, seconds_max, executor.now()) {
                     Some(Ok(action)) => executor.perform(&key, vec![action]).await?,
                     Some(Err(why)) => {
                         warn!(certificateSigningRequest = %key, err = why, "Could not sign certificate");
@@ -49,7 +49,7 @@ pub async fn run(context: Context) {
         .await;
 }
 
-/// What is to be written about a request; an error if it should be signed and cannot.
+/// Returns the update of a request; an error if it should be signed and cannot.
 fn decide(
     object: &Document<CertificateSigningRequest>,
     signer: &Arc<dyn CertificateSigner>,
@@ -74,7 +74,7 @@ fn decide(
             "message": why,
             "lastUpdateTime": (edit::time(now)),
         });
-        edit::list(&mut written, &["status", "conditions"])?.push(condition);
+        written.make_list_at(&["status", "conditions"]).push(condition);
         return Some(Ok(Action::UpdateStatus { resource, object: written }));
     }
     let seconds =
@@ -85,13 +85,14 @@ fn decide(
         Ok(certificate) => certificate,
         Err(why) => return Some(Err(why)),
     };
-    edit::set(&mut written, &["status", "certificate"], Value::from(api::base64::encode(certificate.as_bytes())));
+    written.set_at(&["status", "certificate"], Value::from(api::base64::encode(certificate.as_bytes())));
     Some(Ok(Action::UpdateStatus { resource, object: written }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::well_known::{SIGNER_CLIENT, SIGNER_KUBELET_CLIENT};
 
     struct Signer;
 
@@ -123,16 +124,16 @@ cdKS5SWVcWhoZCgxIrpyJZ6UFbYd0WP1lA==
             "status": {"conditions": (Value::Array(conditions))},
         });
         let signer: Arc<dyn CertificateSigner> = Arc::new(Signer);
-        match decide(&Document::new(object).unwrap(), &signer, 1000, now())? {
+        match decide(&Document::new(object).unwrap(), &signer, 1000, crate::model::now())? {
             Ok(Action::UpdateStatus { object, .. }) => object.get("status").cloned(),
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
-    fn only_what_was_approved_is_signed_and_not_for_too_long() {
+    fn only_approved_requests_are_signed_within_the_limit() {
         let certificate = |seconds: Value, conditions: &[&str]| {
-            let status = decided(rules::CLIENT, seconds, conditions)?;
+            let status = decided(SIGNER_CLIENT, seconds, conditions)?;
             let bytes = api::base64::decode(status.str_at(&["certificate"])?).unwrap();
             Some(String::from_utf8(bytes).unwrap())
         };
@@ -144,9 +145,9 @@ cdKS5SWVcWhoZCgxIrpyJZ6UFbYd0WP1lA==
         assert_eq!(certificate(800.into(), &["Approved"]).as_deref(), Some("alice for 800"));
         assert_eq!(certificate(60.into(), &["Approved"]).as_deref(), Some("alice for 600"));
         assert_eq!(decided("example.com/own", Value::Null, &["Approved"]), None);
-        let failed = decided(rules::KUBELET_CLIENT, Value::Null, &["Approved"]).unwrap();
+        let failed = decided(SIGNER_KUBELET_CLIENT, Value::Null, &["Approved"]).unwrap();
         assert_eq!(failed.get("certificate"), None);
-        let condition = failed.at(&["conditions"]).and_then(Value::as_array).unwrap().last().unwrap().clone();
+        let condition = failed.array_at(&["conditions"]).unwrap().last().unwrap().clone();
         assert_eq!(condition.str_at(&["reason"]), Some("SignerValidationFailure"));
     }
 }

@@ -1,4 +1,4 @@
-//! Which time of a schedule is due: the last that has passed and was not started.
+//! Due time of a schedule: the last one that has passed and was not started.
 
 use api::batch::v1::CronJob;
 use api::time::Timestamp;
@@ -8,12 +8,12 @@ use super::schedule::Schedule;
 /// More than this was missed: something is wrong.
 const MANY: i64 = 100;
 
-/// What has become due.
+/// A due time of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Due {
     /// The last time that has passed, if one is found.
     pub(super) at: Option<Timestamp>,
-    /// About how many were missed, if more than one.
+    /// Approximate number of missed starts, if more than one.
     missed: i64,
     /// From when on times count.
     since: Option<Timestamp>,
@@ -26,7 +26,8 @@ impl Due {
     }
 }
 
-/// Looks back from `now` to the last start, or the creation; with a deadline no further than that.
+/// Finds the starts that are due between the last start (or the creation) and `now`; with a deadline, none that is older
+/// than it.
 pub(super) fn due(cron: &CronJob, schedule: &Schedule, now: Timestamp, with_deadline: bool) -> Due {
     let mut since = cron.status.last_schedule_time.or(cron.metadata.creation_timestamp).unwrap_or(now);
     if let Some(seconds) = cron.spec.starting_deadline_seconds.filter(|_| with_deadline) {
@@ -37,8 +38,8 @@ pub(super) fn due(cron: &CronJob, schedule: &Schedule, now: Timestamp, with_dead
     let Some(second) = schedule.next(first).filter(|second| *second <= now) else {
         return Due { at: Some(first), ..none };
     };
-    // The times between are most often equal: begin near the end instead of counting all of them. Kubernetes: where
-    // they are not, and none is found there, what was missed is not made up.
+    // The intervals are most often equal: start near the end instead of counting all of them. Kubernetes: if
+    // they are not, and no time is found there, missed ones are not made up.
     let between = second.seconds.saturating_sub(first.seconds).max(1);
     let passed = now.seconds.saturating_sub(first.seconds);
     let missed = passed.checked_div(between).unwrap_or(0).saturating_add(1);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use api::batch::v1::{CronJob, CronJobStatus, Job};
 use api::json;
 use api::json::Value;
+use api::metadata;
 use api::time::Timestamp;
 use client::Document;
 use client::objects::Deletion;
@@ -14,7 +15,6 @@ use client::resources::Served as _;
 use super::missed;
 use super::schedule::{self, Schedule};
 use crate::action::Action;
-use crate::edit;
 use crate::job::finished_at;
 use crate::ownership::Controller;
 use crate::pods::until;
@@ -23,8 +23,8 @@ const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
 /// Clocks differ a little: one looks shortly after the time.
 const DELTA: Duration = Duration::from_millis(100);
 
-/// What a round goes by.
-pub(super) struct Seen {
+/// Input of a round.
+pub(super) struct ObservedState {
     pub(super) cron: Arc<Document<CronJob>>,
     /// The Jobs that it controls.
     pub(super) jobs: Vec<Arc<Document<Job>>>,
@@ -40,7 +40,7 @@ pub(super) struct Start {
     pub(super) at: Timestamp,
 }
 
-/// What a round does.
+/// Result of a round.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) actions: Vec<Action>,
@@ -50,7 +50,7 @@ pub(super) struct Plan {
 }
 
 struct Round<'a> {
-    seen: &'a Seen,
+    seen: &'a ObservedState,
     cron: &'a Document<CronJob>,
     about: api::core::v1::ObjectReference,
     plan: Plan,
@@ -61,13 +61,13 @@ pub(super) fn was_rescheduled(old: &CronJob, new: &CronJob) -> bool {
     old.spec.schedule != new.spec.schedule || old.spec.time_zone != new.spec.time_zone
 }
 
-/// How long it is until the next time of a schedule; nothing if that cannot be said.
+/// Returns the time until the next start of a schedule; `None` if it cannot be determined.
 pub(super) fn wait(cron: &CronJob, now: Timestamp) -> Option<Duration> {
     let times = Schedule::parse(&cron.spec.schedule, cron.spec.time_zone.as_deref()).ok()?;
     missed::next(cron, &times, now).map(|next| until(next, now).saturating_add(DELTA))
 }
 
-pub(super) fn plan(seen: &Seen) -> Plan {
+pub(super) fn plan(seen: &ObservedState) -> Plan {
     let cron = &*seen.cron;
     let about = Controller { resource: &CronJob::RESOURCE, metadata: cron.metadata() }.about();
     let plan = Plan { actions: Vec::new(), status: cron.status.clone(), start: None, again: None };
@@ -120,7 +120,7 @@ impl Round<'_> {
         }
     }
 
-    /// Takes Jobs that have ended or are gone off the list.
+    /// Removes Jobs that have ended or were deleted from the list.
     fn note_ends(&mut self) {
         for job in &self.seen.jobs {
             let is_active = self.plan.status.active.iter().any(|active| active.uid == job.metadata().uid);
@@ -181,7 +181,7 @@ impl Round<'_> {
             }
         };
         if times.next(now).is_none() {
-            // Such as the 31st of February. Kubernetes: the words are those of its arithmetic.
+            // Such as the 31st of February. Kubernetes: the text comes from its arithmetic.
             let why = "time difference between two schedules is less than 1 second";
             self.tell(false, "InvalidSchedule", format!("invalid schedule: {} : {why}", spec.schedule));
             return;
@@ -199,7 +199,7 @@ impl Round<'_> {
             return;
         }
         let job = self.job(at, &zone);
-        let name = edit::name(&job);
+        let name = metadata::name(&job);
         let is_active = self.plan.status.active.iter().any(|active| active.name == name);
         if is_active || self.plan.status.last_schedule_time == Some(at) {
             return;
@@ -236,10 +236,10 @@ impl Round<'_> {
         });
         for field in ["labels", "annotations"] {
             if let Some(value) = template.at(&["metadata", field]) {
-                edit::set(&mut object, &["metadata", field], value.clone());
+                object.set_at(&["metadata", field], value.clone());
             }
         }
-        edit::set(&mut object, &["metadata", "annotations", SCHEDULED], Schedule::written(at, zone));
+        object.set_at(&["metadata", "annotations", SCHEDULED], Schedule::written(at, zone));
         object
     }
 }
@@ -280,7 +280,7 @@ mod tests {
 
     fn run(cron: Arc<Document<CronJob>>, jobs: Vec<Arc<Document<Job>>>) -> Plan {
         let now = Timestamp::parse("2026-03-01T10:02:10Z").unwrap();
-        plan(&Seen { cron, known: jobs.clone(), jobs, now })
+        plan(&ObservedState { cron, known: jobs.clone(), jobs, now })
     }
 
     fn reasons(plan: &Plan) -> Vec<&'static str> {
@@ -300,8 +300,8 @@ mod tests {
         let plan = run(cron("", "{}"), Vec::new());
         let start = plan.start.unwrap();
         assert_eq!(start.at.to_string(), "2026-03-01T10:02:00Z");
-        assert_eq!(edit::name(&start.job), format!("c-{}", start.at.seconds / 60));
-        assert_eq!(edit::annotation(&start.job, SCHEDULED), Some("2026-03-01T10:02:00Z"));
+        assert_eq!(metadata::name(&start.job), format!("c-{}", start.at.seconds / 60));
+        assert_eq!(metadata::annotation(&start.job, SCHEDULED), Some("2026-03-01T10:02:00Z"));
         assert_eq!(plan.again, Some(Duration::from_millis(50_100)));
         let done = r#"{"lastScheduleTime":"2026-03-01T10:02:00Z"}"#;
         assert_eq!(run(cron("", done), Vec::new()).start, None);
@@ -330,7 +330,7 @@ mod tests {
         let none =
             run(cron(r#","suspend":true,"successfulJobsHistoryLimit":0"#, "{}"), vec![job("c-1", Some("Complete"))]);
         assert_eq!(reasons(&none), ["delete", "SuccessfulDelete"]);
-        // Kubernetes: of one that is deleted at once nobody hears that it was seen to end.
+        // Kubernetes: the end of a Job that is deleted at once is not reported.
         let at_once =
             run(cron(r#","suspend":true,"successfulJobsHistoryLimit":0"#, ACTIVE), vec![job("c-1", Some("Complete"))]);
         assert_eq!(reasons(&at_once), ["delete", "SuccessfulDelete"]);
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_never_comes_is_told() {
+    fn impossible_schedule_is_reported() {
         let plan = run(cron_at("59 23 31 2 *", "", "{}"), Vec::new());
         assert_eq!((plan.start.is_none(), plan.again, reasons(&plan)), (true, None, vec!["InvalidSchedule"]));
         let Some(Action::Event(event)) = plan.actions.first() else { panic!("{:?}", plan.actions) };
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_late_is_not_started() {
+    fn late_start_is_skipped() {
         let plan = run(cron(r#","startingDeadlineSeconds":5"#, "{}"), Vec::new());
         assert_eq!((plan.start, plan.actions.len()), (None, 0), "the deadline hides it");
         let message = mail_time(Timestamp::parse("2026-03-01T10:02:00Z").unwrap());

@@ -1,6 +1,6 @@
-//! The times of a schedule: five fields of sets, or a word, in a time zone.
+//! The times of a schedule: five fields of sets, or a descriptor, in a time zone.
 //!
-//! Where both day fields are restricted, a day that either of them names is meant.
+//! If both day fields are restricted, a day that matches either of them is selected.
 
 use api::duration::Duration;
 use api::time::Timestamp;
@@ -13,7 +13,7 @@ const YEARS_MAX: i16 = 5;
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-/// Why a schedule is not understood.
+/// A reason why a schedule does not parse.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct ScheduleError(String);
@@ -22,7 +22,7 @@ pub(super) struct ScheduleError(String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Field {
     bits: u64,
-    /// Everything is meant.
+    /// Whether everything is selected.
     is_star: bool,
 }
 
@@ -45,7 +45,7 @@ enum Times {
     Every(i64),
 }
 
-/// A schedule in its zone.
+/// A cron schedule and its time zone.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Schedule {
     times: Times,
@@ -117,7 +117,7 @@ impl Schedule {
         }
     }
 
-    /// A time as it is written in the zone.
+    /// Formats a time in a time zone.
     pub(super) fn written(at: Timestamp, zone: &TimeZone) -> String {
         let Ok(time) = jiff::Timestamp::from_second(at.seconds) else { return at.to_string() };
         let zoned = time.to_zoned(zone.clone());
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_schedule_is_refused() {
+    fn invalid_schedule_is_rejected() {
         for text in ["", "* * * *", "60 * * * *", "* * * * 7", "*/0 * * * *", "5-1 * * * *", "@sometimes", "x * * * *"]
         {
             assert!(Schedule::parse(text, None).is_err(), "{text}");

@@ -1,4 +1,4 @@
-//! How often a daemon pod that fails at once is made again: after a second, then twice as long, up to a quarter of an hour.
+//! Back-off of a daemon pod that fails at once: one second, then twice as long, up to 15 minutes.
 
 use std::collections::HashMap;
 use std::time::Duration;

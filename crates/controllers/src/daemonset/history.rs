@@ -1,7 +1,7 @@
 //! The templates that a daemon set has had: ControllerRevisions, newest last.
 //!
-//! Follows `constructHistory` and `cleanupHistory` of Kubernetes' DaemonSet controller. Which pods came from which
-//! template is told by the revision's hash, which they carry as a label.
+//! Follows `constructHistory` and `cleanupHistory` of Kubernetes' DaemonSet controller. The template of a pod
+//! is identified by the revision's hash in its labels.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 use api::apps::v1::{ControllerRevision, DaemonSet};
 use api::core::v1::Pod;
 use api::json::{Text, Value};
+use api::well_known::LABEL_CONTROLLER_REVISION_HASH;
 
-use super::pods::HASH_LABEL;
 pub use crate::history::Revision;
 use crate::history::{data_of, sort};
 
-/// How many old revisions are kept where nothing is said.
+/// Default number of old revisions to keep.
 const LIMIT: i32 = 10;
 
-/// What a set's revisions say about its present template.
+/// Revisions of a set in relation to its present template.
 #[derive(Debug)]
 pub struct History {
-    /// Those of the present template: one, unless something went wrong.
+    /// Revisions of the present template: normally one.
     pub current: Vec<Revision>,
     /// The others, oldest first.
     pub old: Vec<Revision>,
@@ -44,7 +44,7 @@ impl History {
         self.old.last().map_or(0, |it| it.revision).saturating_add(1)
     }
 
-    /// The revision that stands for the present template: the newest of them.
+    /// The revision of the present template: the newest of them.
     #[must_use]
     pub fn newest(&self) -> Option<&Revision> {
         self.current.last()
@@ -54,7 +54,8 @@ impl History {
     #[must_use]
     pub fn surplus(&self, set: &DaemonSet, pods: &[Arc<Pod>]) -> Vec<&Revision> {
         let limit = usize::try_from(set.spec.revision_history_limit.unwrap_or(LIMIT)).unwrap_or(0);
-        let live: BTreeSet<&Text> = pods.iter().filter_map(|pod| pod.metadata.labels.get(HASH_LABEL)).collect();
+        let live: BTreeSet<&Text> =
+            pods.iter().filter_map(|pod| pod.metadata.labels.get(LABEL_CONTROLLER_REVISION_HASH)).collect();
         let surplus = self.old.len().saturating_sub(limit);
         self.old.iter().filter(|it| !live.contains(&hash_of(it))).take(surplus).collect()
     }
@@ -63,5 +64,10 @@ impl History {
 /// The hash of a revision, by which its pods are known.
 #[must_use]
 pub fn hash_of(revision: &ControllerRevision) -> Text {
-    revision.metadata.labels.get(HASH_LABEL).cloned().unwrap_or_else(|| revision.metadata.name.clone())
+    revision
+        .metadata
+        .labels
+        .get(LABEL_CONTROLLER_REVISION_HASH)
+        .cloned()
+        .unwrap_or_else(|| revision.metadata.name.clone())
 }

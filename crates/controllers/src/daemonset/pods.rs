@@ -9,21 +9,19 @@ use std::sync::Arc;
 use api::apps::v1::DaemonSet;
 use api::core::v1::{Pod, Toleration};
 use api::json::{Text, Value, from_value, to_value};
+use api::well_known::LABEL_CONTROLLER_REVISION_HASH;
 
 use super::placement::add_tolerations;
-use crate::edit;
 use crate::ownership::Controller;
 use crate::pods::from_template;
 
-/// The label by which the revision of a pod's template is known.
-pub(super) const HASH_LABEL: &str = "controller-revision-hash";
 const GENERATION_LABEL: &str = "pod-template-generation";
 const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
 /// The pods of a daemon set by the node that each belongs to.
 pub type ByNode = BTreeMap<Text, Vec<Arc<Pod>>>;
 
-/// Sorts pods by their nodes. Pods that have ended and are being deleted are others' business.
+/// Groups pods by node, without pods that have ended and are being deleted: those are about to disappear.
 #[must_use]
 pub fn by_node(pods: &[Arc<Pod>]) -> ByNode {
     let mut nodes = ByNode::new();
@@ -35,7 +33,7 @@ pub fn by_node(pods: &[Arc<Pod>]) -> ByNode {
     nodes
 }
 
-/// The node that a pod is on, or is meant for.
+/// The node that a pod is on, or is assigned to.
 #[must_use]
 pub fn target_node(pod: &Pod) -> Option<Text> {
     if !pod.spec.node_name.is_empty() {
@@ -55,7 +53,7 @@ pub fn target_node(pod: &Pod) -> Option<Text> {
 #[must_use]
 pub fn is_updated(pod: &Pod, set: &DaemonSet, hash: &str) -> bool {
     let label = |name: &str| pod.metadata.labels.get(name);
-    let by_hash = !hash.is_empty() && label(HASH_LABEL).is_some_and(|it| it == hash);
+    let by_hash = !hash.is_empty() && label(LABEL_CONTROLLER_REVISION_HASH).is_some_and(|it| it == hash);
     by_hash || generation(set).is_some_and(|generation| label(GENERATION_LABEL) == Some(&generation))
 }
 
@@ -65,7 +63,7 @@ fn generation(set: &DaemonSet) -> Option<Text> {
     text.parse::<i64>().ok().map(|number| number.to_string().into())
 }
 
-/// Pods that are on a node first, then the older ones.
+/// Orders scheduled pods before unscheduled ones, then older before newer ones.
 #[must_use]
 pub fn by_age(left: &Pod, right: &Pod) -> Ordering {
     let waits = |pod: &Pod| pod.spec.node_name.is_empty();
@@ -82,19 +80,19 @@ pub fn new_pod(set: &DaemonSet, document: &Value, controller: Controller<'_>, ha
     let template = document.at(&["spec", "template"]).cloned().unwrap_or_default();
     let mut pod = from_template(&template, controller);
     if let Some(generation) = generation(set) {
-        edit::set(&mut pod, &["metadata", "labels", GENERATION_LABEL], generation);
+        pod.set_at(&["metadata", "labels", GENERATION_LABEL], generation);
     }
     if !hash.is_empty() {
-        edit::set(&mut pod, &["metadata", "labels", HASH_LABEL], hash);
+        pod.set_at(&["metadata", "labels", LABEL_CONTROLLER_REVISION_HASH], hash);
     }
     let given = pod.at(&["spec", "tolerations"]).and_then(|it| from_value::<Vec<Toleration>>(it).ok());
     let mut tolerations = given.unwrap_or_default();
     add_tolerations(&mut tolerations, set.spec.template.spec.host_network);
-    edit::set(&mut pod, &["spec", "tolerations"], to_value(&tolerations).unwrap_or_default());
+    pod.set_at(&["spec", "tolerations"], to_value(&tolerations).unwrap_or_default());
     let required = api::json!({"nodeSelectorTerms": [
         {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     ]});
     let path = ["spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"];
-    edit::set(&mut pod, &path, required);
+    pod.set_at(&path, required);
     pod
 }

@@ -1,14 +1,19 @@
 //! One daemon set brought to its wanted state.
 
+use locks::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::time::Duration;
 
 use api::apps::v1::{ControllerRevision, DaemonSet};
 use api::core::v1::{Node, Pod};
 use api::json::Text;
 use api::meta::v1::Object as _;
+use api::metadata;
+use api::well_known::LABEL_CONTROLLER_REVISION_HASH;
 use client::Document;
 use client::controller::Next;
+use client::costly::{CostlyWork, Postponed};
 use client::events::Severity;
 use client::informer::{Informer, Key};
 use client::objects::{Deletion, Patch};
@@ -16,18 +21,18 @@ use client::resources::Served as _;
 use matching::{CompileCache, Features, taints};
 
 use super::backoff::Backoff;
+use super::demands::Demands;
 use super::history::{self, History, Revision};
-use super::placement::{Demand, Placement};
-use super::pods::{HASH_LABEL, by_node, new_pod};
-use super::rule::{Change, Seen, manage, replace};
+use super::placement::{Decided, Demand, Placement};
+use super::pods::{by_node, new_pod};
+use super::rule::{Change, ObservedState, manage, replace};
 use super::status;
 use crate::action::Action;
-use crate::edit;
 use crate::executor::{Executor, Failure, Owner};
 use crate::expectations::UNSETTLED;
 use crate::history::new_revision;
-use crate::manager::now;
 use crate::ownership::{Controller, INDEX, orphans_of};
+use crate::placement::{OVER_BUDGET, over_budget, report};
 use crate::pods::{PODS, next_available};
 
 const REVISIONS: client::Resource = ControllerRevision::RESOURCE;
@@ -44,7 +49,9 @@ pub(super) struct Daemons {
     pub(super) executor: Executor,
     pub(super) cache: Arc<CompileCache>,
     pub(super) features: Features,
-    pub(super) taints: taints::Sets,
+    pub(super) taints: Arc<taints::Sets>,
+    pub(super) demands: Mutex<Demands>,
+    pub(super) costly: CostlyWork,
     pub(super) backoff: Mutex<Backoff>,
 }
 
@@ -52,6 +59,7 @@ impl Daemons {
     pub(super) async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
         let Some(set) = self.sets.store().get_key(&key) else {
             self.executor.forget(&key);
+            self.demands().forget(&key);
             return Ok(Next::Done);
         };
         if !self.executor.settled(&key) {
@@ -85,9 +93,13 @@ impl Daemons {
             return Ok(Next::After(UNSETTLED));
         };
 
-        let nodes = self.placements(&set);
-        let seen = Seen { set: &set, nodes: &nodes, pods: &by_node(&pods), hash: &hash, now: now() };
-        let mut change = manage(&seen, &mut self.backoff.lock().unwrap_or_else(PoisonError::into_inner));
+        let nodes = match self.placements(&key, &set, controller).await {
+            Ok(nodes) => nodes,
+            Err(wait) => return Ok(Next::After(wait)),
+        };
+        let seen =
+            ObservedState { set: &set, nodes: &nodes, pods: &by_node(&pods), hash: &hash, now: self.executor.now() };
+        let mut change = manage(&seen, &mut self.backoff.lock());
         if change.create.is_empty() && change.delete.is_empty() {
             let again = change.again;
             change = Change { again, ..replace(&seen) };
@@ -97,29 +109,54 @@ impl Daemons {
         if failure.is_none() {
             self.clean_up(&key, &history, &set, &pods).await?;
         }
-        let seen = Seen { pods: &by_node(&pods), now: now(), ..seen };
+        let seen = ObservedState { pods: &by_node(&pods), now: self.executor.now(), ..seen };
         if let Some(object) = status::updated(&seen, set.value()) {
             self.executor.perform(&key, vec![Action::UpdateStatus { resource: SETS, object }]).await?;
         }
         if let Some(failure) = failure {
             return failure.held().map(Next::After).ok_or(failure);
         }
-        let available = next_available(&pods, set.spec.min_ready_seconds, now());
+        let available = next_available(&pods, set.spec.min_ready_seconds, self.executor.now());
         Ok(again.into_iter().chain(available).min().map_or(Next::Done, Next::After))
     }
 
-    /// What the set says about each node.
-    fn placements(&self, set: &DaemonSet) -> BTreeMap<Text, Placement> {
-        let demand = Demand::new(&set.spec.template.spec, &self.cache, &self.features);
-        let nodes = self.nodes.store().list();
-        let place = |node: &Arc<Node>| {
-            let placement = demand.placement(&matching::Node::new(node, &self.taints));
-            (node.metadata.name.clone(), placement)
+    /// Returns the decision about each node; or how long to wait if the expressions exceeded the budget.
+    async fn placements(
+        &self,
+        key: &Key,
+        set: &Document<DaemonSet>,
+        controller: Controller<'_>,
+    ) -> Result<BTreeMap<Text, Placement>, Duration> {
+        let demand = self.demands().get(set, || Demand::new(&set.spec.template.spec, &self.cache, &self.features));
+        let (nodes, sets) = (self.nodes.store().list(), self.taints.clone());
+        let decide = move || demand.placements(nodes.iter().map(Arc::as_ref), &sets);
+        let decided = if self.demands().has_expressions(key) {
+            self.costly.run(&key.namespace, decide).await.map_err(|Postponed(wait)| wait)?
+        } else {
+            decide()
         };
-        nodes.iter().map(place).collect()
+        let mut demands = self.demands();
+        match decided {
+            Ok(Decided { placements, complaints }) => {
+                if demands.succeeded(key, &complaints) {
+                    report(self.executor.recorder(), &controller.about(), &complaints);
+                }
+                Ok(placements)
+            }
+            Err(excess) => {
+                let wait = demands.failed(key);
+                let message = over_budget(excess, wait);
+                self.executor.recorder().event(controller.about(), Severity::Warning, OVER_BUDGET, &message);
+                Err(wait)
+            }
+        }
     }
 
-    /// Makes and deletes pods; what is made joins `pods`. Tells why that failed.
+    fn demands(&self) -> MutexGuard<'_, Demands> {
+        self.demands.lock()
+    }
+
+    /// Creates and deletes pods; created ones are added to `pods`. Returns the reason of a failure.
     async fn carry_out(
         &self,
         key: &Key,
@@ -165,7 +202,7 @@ impl Daemons {
         }
         if newest.revision < number {
             let mut object = newest.to_value();
-            edit::set(&mut object, &["revision"], number);
+            object.set_at(&["revision"], number);
             self.executor.perform(key, vec![Action::Update { resource: REVISIONS, object }]).await?;
         }
         Ok(Some(hash))
@@ -179,8 +216,8 @@ impl Daemons {
         number: i64,
     ) -> Result<Option<Text>, Failure> {
         let collisions = set.status.collision_count.unwrap_or(0);
-        let object = new_revision(controller, set.value(), number, collisions, HASH_LABEL);
-        let hash = object.str_at(&["metadata", "labels", HASH_LABEL]).unwrap_or_default().into();
+        let object = new_revision(controller, set.value(), number, collisions, LABEL_CONTROLLER_REVISION_HASH);
+        let hash = object.text_at(&["metadata", "labels", LABEL_CONTROLLER_REVISION_HASH]).into();
         let create = Action::Create { resource: REVISIONS, object: object.clone() };
         match self.executor.perform(key, vec![create]).await {
             Ok(()) => return Ok(Some(hash)),
@@ -188,27 +225,27 @@ impl Daemons {
             Err(failure) => return Err(failure),
         }
         let revisions = self.executor.client().documents(REVISIONS);
-        let found = revisions.get(&key.namespace, edit::name(&object)).await?;
+        let found = revisions.get(&key.namespace, metadata::name(&object)).await?;
         if found.get("data") == object.get("data") {
             return Ok(Some(hash));
         }
-        // Another template has this hash: the count makes a new one.
+        // Another template has this hash: the incremented count yields a new one.
         let mut document = set.to_value();
-        edit::set(&mut document, &["status", "collisionCount"], collisions.saturating_add(1));
+        document.set_at(&["status", "collisionCount"], collisions.saturating_add(1));
         self.executor.perform(key, vec![Action::UpdateStatus { resource: SETS, object: document }]).await?;
         Ok(None)
     }
 
     /// Joins revisions of one template: their pods get the hash of the one that stays.
     async fn join(&self, key: &Key, doubles: &[&Revision], hash: &Text, pods: &[Arc<Pod>]) -> Result<(), Failure> {
-        let others = pods.iter().filter(|pod| pod.metadata.labels.get(HASH_LABEL) != Some(hash));
+        let others = pods.iter().filter(|pod| pod.metadata.labels.get(LABEL_CONTROLLER_REVISION_HASH) != Some(hash));
         let relabel = others.map(|pod| Action::Patch {
             resource: PODS,
             namespace: key.namespace.clone(),
             name: pod.metadata.name.clone(),
             subresource: "",
             kind: Patch::Merge,
-            patch: api::json!({"metadata": {"labels": {HASH_LABEL: (hash.clone())}}}),
+            patch: api::json!({"metadata": {"labels": {LABEL_CONTROLLER_REVISION_HASH: (hash.clone())}}}),
         });
         let delete = doubles.iter().map(|revision| deletion(revision));
         self.executor.perform(key, relabel.chain(delete).collect()).await

@@ -1,4 +1,4 @@
-//! Which daemon pods are to be made, and which are to go.
+//! Daemon pods to create and to delete.
 //!
 //! [`manage`] keeps one pod (two while surging) on every node that should have one; [`replace`] exchanges pods of old
 //! templates within the limits of the update strategy. Follows `podsShouldBeOnNode` and `rollingUpdate` of Kubernetes'
@@ -13,6 +13,7 @@ use api::core::v1::Pod;
 use api::int_or_string::IntOrString;
 use api::json::Text;
 use api::time::Timestamp;
+use api::well_known::LABEL_CONTROLLER_REVISION_HASH;
 use client::events::Severity;
 
 use super::backoff::Backoff;
@@ -20,35 +21,35 @@ use super::placement::Placement;
 use super::pods::{ByNode, by_age, is_updated};
 use crate::pods::{is_available, is_ready};
 
-/// What there is to decide about.
+/// Input of the decision.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'s> {
+pub struct ObservedState<'s> {
     /// The set.
     pub set: &'s DaemonSet,
-    /// What it says about each node.
+    /// Decision about each node.
     pub nodes: &'s BTreeMap<Text, Placement>,
-    /// Its pods.
+    /// Pods of the set.
     pub pods: &'s ByNode,
-    /// The revision of its present template.
+    /// Hash of the revision of the current template.
     pub hash: &'s str,
-    /// What time it is.
+    /// Current time.
     pub now: Timestamp,
 }
 
-/// What is to be done.
+/// The decision.
 #[derive(Debug, Default)]
 pub struct Change {
     /// On these nodes pods are to be made.
     pub create: Vec<Text>,
     /// These pods are to go.
     pub delete: Vec<Arc<Pod>>,
-    /// What users are told.
+    /// Events to record.
     pub events: Vec<(Severity, &'static str, String)>,
-    /// When to decide again though nothing has changed.
+    /// Delay after which the object is reconciled again even without a change.
     pub again: Option<Duration>,
 }
 
-impl Seen<'_> {
+impl ObservedState<'_> {
     fn is_available(&self, pod: &Pod) -> bool {
         is_available(pod, self.set.spec.min_ready_seconds, self.now)
     }
@@ -57,7 +58,7 @@ impl Seen<'_> {
         is_updated(pod, self.set, self.hash)
     }
 
-    /// How many nodes should have a pod.
+    /// Number of nodes that should have a pod.
     #[must_use]
     pub fn desired(&self) -> usize {
         self.nodes.values().filter(|placement| placement.should_run).count()
@@ -65,7 +66,7 @@ impl Seen<'_> {
 }
 
 /// Keeps one pod on every node that should have one.
-pub fn manage(seen: &Seen<'_>, backoff: &mut Backoff) -> Change {
+pub fn manage(seen: &ObservedState<'_>, backoff: &mut Backoff) -> Change {
     let mut change = Change::default();
     for (node, placement) in seen.nodes {
         let pods = seen.pods.get(node);
@@ -76,14 +77,14 @@ pub fn manage(seen: &Seen<'_>, backoff: &mut Backoff) -> Change {
             Some(pods) => change.delete.extend(pods.iter().filter(|pod| !pod.metadata.is_deleting()).cloned()),
         }
     }
-    // A pod that waits for a node that is gone will never be bound, and nobody else deletes it.
+    // A pod that waits for a deleted node will never be bound, and is deleted by no other controller.
     let lost = seen.pods.iter().filter(|(node, _)| !seen.nodes.contains_key(*node));
     change.delete.extend(lost.flat_map(|(_, pods)| pods).filter(|pod| pod.spec.node_name.is_empty()).cloned());
     change
 }
 
 fn keep_one(
-    seen: &Seen<'_>,
+    seen: &ObservedState<'_>,
     node: &Text,
     placement: Placement,
     pods: &[Arc<Pod>],
@@ -118,9 +119,9 @@ fn keep_one(
         [] | [_] => {}
         [_, surplus @ ..] if !surges => change.delete.extend(surplus.iter().map(|pod| Arc::clone(pod))),
         all => {
-            // An old pod that is ready may stay beside a new one that is not yet.
+            // A ready old pod may stay until the new one is ready.
             let of_hash = |pod: &&&Arc<Pod>| {
-                pod.metadata.labels.get(super::pods::HASH_LABEL).is_some_and(|hash| hash == seen.hash)
+                pod.metadata.labels.get(LABEL_CONTROLLER_REVISION_HASH).is_some_and(|hash| hash == seen.hash)
             };
             let new = all.iter().find(of_hash);
             let old = all.iter().find(|pod| !of_hash(pod));
@@ -140,7 +141,7 @@ fn keep_one(
 
 /// Exchanges pods of old templates, as many at a time as the strategy allows.
 #[must_use]
-pub fn replace(seen: &Seen<'_>) -> Change {
+pub fn replace(seen: &ObservedState<'_>) -> Change {
     if seen.set.spec.update_strategy.strategy_type != "RollingUpdate" {
         return Change::default();
     }
@@ -166,7 +167,7 @@ pub fn replace(seen: &Seen<'_>) -> Change {
                 candidates.push(old.clone());
                 false
             }
-            // Something is too many or missing here: that is looked after elsewhere.
+            // Surplus or missing pods are handled elsewhere.
             _ => true,
         };
         unavailable = unavailable.saturating_add(usize::from(counts));
@@ -176,7 +177,7 @@ pub fn replace(seen: &Seen<'_>) -> Change {
 }
 
 /// New pods come before old ones go.
-fn replace_surging(seen: &Seen<'_>, desired: usize, surge_max: usize) -> Change {
+fn replace_surging(seen: &ObservedState<'_>, desired: usize, surge_max: usize) -> Change {
     let mut change = Change::default();
     let (mut surging, mut available) = (0_usize, 0_usize);
     let (mut candidates, mut unwanted) = (Vec::new(), Vec::new());
@@ -199,14 +200,14 @@ fn replace_surging(seen: &Seen<'_>, desired: usize, surge_max: usize) -> Change 
             (Some(_), Some(old)) => change.delete.push(old.clone()),
         }
     }
-    // What is no longer wanted here goes when others have taken its place.
+    // Surplus pods are deleted when others have replaced them.
     change.delete.extend(unwanted.into_iter().take(available.saturating_sub(desired)));
     change.create.extend(candidates.into_iter().take(surge_max.saturating_sub(surging)));
     change
 }
 
 /// The pods of all nodes that have or should have one.
-fn with_empty_nodes<'s>(seen: &Seen<'s>) -> BTreeMap<&'s Text, &'s [Arc<Pod>]> {
+fn with_empty_nodes<'s>(seen: &ObservedState<'s>) -> BTreeMap<&'s Text, &'s [Arc<Pod>]> {
     let wanting = seen.nodes.iter().filter(|(_, placement)| placement.should_run).map(|(node, _)| (node, &[][..]));
     wanting.chain(seen.pods.iter().map(|(node, pods)| (node, pods.as_slice()))).collect()
 }
@@ -214,7 +215,7 @@ fn with_empty_nodes<'s>(seen: &Seen<'s>) -> BTreeMap<&'s Text, &'s [Arc<Pod>]> {
 type NewAndOld<'p> = (Option<&'p Arc<Pod>>, Option<&'p Arc<Pod>>);
 
 /// The one new and the one old pod of a node; nothing if there are more.
-fn new_and_old<'p>(seen: &Seen<'_>, pods: &'p [Arc<Pod>]) -> Option<NewAndOld<'p>> {
+fn new_and_old<'p>(seen: &ObservedState<'_>, pods: &'p [Arc<Pod>]) -> Option<NewAndOld<'p>> {
     let (mut new, mut old) = (None, None);
     for pod in pods.iter().filter(|pod| !pod.metadata.is_deleting()) {
         let slot = if seen.is_updated(pod) { &mut new } else { &mut old };
@@ -225,12 +226,12 @@ fn new_and_old<'p>(seen: &Seen<'_>, pods: &'p [Arc<Pod>]) -> Option<NewAndOld<'p
     Some((new, old))
 }
 
-/// How many pods may be too many.
+/// Maximum number of additional pods.
 fn surge(set: &DaemonSet, desired: usize) -> usize {
     limit(set, desired, |rolling| rolling.max_surge.as_ref())
 }
 
-/// How many may be missing.
+/// Maximum number of unavailable pods.
 fn unavailable(set: &DaemonSet, desired: usize) -> usize {
     limit(set, desired, |rolling| rolling.max_unavailable.as_ref())
 }
@@ -243,7 +244,7 @@ fn limit(
     let strategy = &set.spec.update_strategy;
     let rolling = strategy.rolling_update.as_ref().filter(|_| strategy.strategy_type == "RollingUpdate");
     let desired = i64::try_from(desired).unwrap_or(i64::MAX);
-    // The server accepts only what can be read: what cannot be allows nothing.
+    // The server accepts only valid values: an invalid one allows nothing.
     let count = rolling.and_then(field).and_then(|value| value.scaled(desired, true).ok()).unwrap_or(0);
     usize::try_from(count).unwrap_or(0)
 }

@@ -1,16 +1,16 @@
-//! What a daemon set reports: how many nodes should have a pod, have one, and have one that works.
+//! Status of a daemon set: numbers of nodes that should have a pod, have one, and have a ready one.
 
 use api::apps::v1::DaemonSetStatus;
 use api::json::Value;
 
 use super::pods::{by_age, is_updated};
-use super::rule::Seen;
+use super::rule::ObservedState;
 use crate::edit;
 use crate::pods::{is_available, is_ready};
 
-/// What is to be reported.
+/// Returns the new status.
 #[must_use]
-pub fn count(seen: &Seen<'_>) -> DaemonSetStatus {
+pub fn count(seen: &ObservedState<'_>) -> DaemonSetStatus {
     let mut status = DaemonSetStatus { observed_generation: seen.set.metadata.generation, ..seen.set.status.clone() };
     let counts = [
         &mut status.desired_number_scheduled,
@@ -42,9 +42,9 @@ pub fn count(seen: &Seen<'_>) -> DaemonSetStatus {
     status
 }
 
-/// The set's document with this status; nothing if it says so already.
+/// Returns the set's document with this status; `None` if it is unchanged.
 #[must_use]
-pub fn updated(seen: &Seen<'_>, document: &Value) -> Option<Value> {
+pub fn updated(seen: &ObservedState<'_>, document: &Value) -> Option<Value> {
     let status = count(seen);
     let known = &seen.set.status;
     if status == *known {
@@ -52,11 +52,11 @@ pub fn updated(seen: &Seen<'_>, document: &Value) -> Option<Value> {
     }
     let mut document = document.clone();
     // The first four are always written, the others only if they are not zero.
-    edit::set(&mut document, &["status", "currentNumberScheduled"], status.current_number_scheduled);
-    edit::set(&mut document, &["status", "numberMisscheduled"], status.number_misscheduled);
-    edit::set(&mut document, &["status", "desiredNumberScheduled"], status.desired_number_scheduled);
-    edit::set(&mut document, &["status", "numberReady"], status.number_ready);
-    edit::set(&mut document, &["status", "observedGeneration"], status.observed_generation);
+    document.set_at(&["status", "currentNumberScheduled"], status.current_number_scheduled);
+    document.set_at(&["status", "numberMisscheduled"], status.number_misscheduled);
+    document.set_at(&["status", "desiredNumberScheduled"], status.desired_number_scheduled);
+    document.set_at(&["status", "numberReady"], status.number_ready);
+    document.set_at(&["status", "observedGeneration"], status.observed_generation);
     edit::set_count(&mut document, &["status", "updatedNumberScheduled"], status.updated_number_scheduled);
     edit::set_count(&mut document, &["status", "numberAvailable"], status.number_available);
     edit::set_count(&mut document, &["status", "numberUnavailable"], status.number_unavailable);

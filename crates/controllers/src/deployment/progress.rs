@@ -1,4 +1,4 @@
-//! What a Deployment reports: counts, availability, and whether it moves.
+//! Status of a Deployment: counts, availability, and progress.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) fn new_condition(
     }
 }
 
-/// Sets a condition, at the end of the list, unless status and reason are what they were.
+/// Sets a condition, at the end of the list, unless status and reason are unchanged.
 pub(super) fn set_condition(status: &mut DeploymentStatus, mut new: DeploymentCondition) {
     if let Some(known) = condition(status, &new.condition_type) {
         if known.status == new.status && known.reason == new.reason {
@@ -96,13 +96,13 @@ pub(super) fn counted(round: &Round<'_>) -> DeploymentStatus {
     status
 }
 
-/// How many pods are ending; unknown if one of the sets does not say.
+/// Number of terminating pods; unknown if one of the sets does not report it.
 fn terminating(round: &Round<'_>) -> Option<i32> {
     let mut total = 0_i32;
     for set in round.sets.all() {
         match set.status.terminating_replicas {
             Some(count) => total = total.saturating_add(count),
-            // A set that nobody has looked at has no pods.
+            // A set that was never reconciled has no pods.
             None if set.status.observed_generation == 0 => {}
             None => return None,
         }
@@ -110,7 +110,7 @@ fn terminating(round: &Round<'_>) -> Option<i32> {
     Some(total)
 }
 
-/// The counts, and whether the rollout moves, is over, or stands still for too long.
+/// The counts, and whether the rollout progresses, is complete, or has stalled.
 pub(super) fn rollout(round: &Round<'_>) -> DeploymentStatus {
     let deployment = round.deployment;
     let mut status = counted(round);
@@ -160,7 +160,7 @@ fn has_timed_out(status: &DeploymentStatus, deadline: i32, now: Timestamp) -> bo
     }
 }
 
-/// What a set says about pods that it cannot make: the newest set, or any other.
+/// Returns the condition of a set that cannot create pods: of the newest set, or of any other.
 fn failure(round: &Round<'_>) -> Option<DeploymentCondition> {
     let sets = round.sets.new.iter().chain(&round.sets.old);
     let mut failures = sets.flat_map(|set| &set.status.conditions).filter(|it| it.condition_type == FAILURE);
@@ -174,7 +174,7 @@ fn failure(round: &Round<'_>) -> Option<DeploymentCondition> {
     })
 }
 
-/// When to look whether the rollout stands still for too long.
+/// Returns the time of the next check of the progress deadline.
 pub(super) fn next_check(round: &Round<'_>, status: &DeploymentStatus) -> Option<Duration> {
     let current = condition(&round.deployment.status, PROGRESSING)?;
     let deadline = sets::progress_deadline(round.deployment)?;

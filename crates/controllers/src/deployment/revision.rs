@@ -3,6 +3,7 @@
 use api::apps::v1::{Deployment, DeploymentStatus, ReplicaSet};
 use api::json;
 use api::json::{Text, Value};
+use api::well_known::ANNOTATION_LAST_APPLIED;
 use client::Document;
 use client::resources::Served as _;
 
@@ -18,7 +19,7 @@ const HISTORY: &str = "deployment.kubernetes.io/revision-history";
 const HISTORY_MAX: usize = 2000;
 /// Annotations of the Deployment that its ReplicaSets do not get.
 pub(super) const NOT_COPIED: [&str; 6] =
-    ["kubectl.kubernetes.io/last-applied-configuration", REVISION, HISTORY, DESIRED, MAX, super::rollback::ANNOTATION];
+    [ANNOTATION_LAST_APPLIED, REVISION, HISTORY, DESIRED, MAX, super::rollback::ANNOTATION];
 const NAME_MAX: usize = 253;
 
 /// A ReplicaSet to be made.
@@ -30,13 +31,13 @@ pub(super) struct NewSet {
     revision: String,
 }
 
-/// What came of making it.
+/// Result of the creation.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Outcome {
     Created,
-    /// It was there already, made by an earlier round that was cut short.
+    /// It existed already, created by an interrupted round.
     Existed,
-    /// Another object has the name.
+    /// The name is taken by another object.
     Collided,
     Failed(String),
 }
@@ -54,7 +55,7 @@ impl Round<'_> {
         highest.max(0).saturating_add(1).to_string()
     }
 
-    /// Brings annotations of the newest set and the deployment's revision up to date. Tells whether it wrote.
+    /// Updates the annotations of the newest set and the deployment's revision. Returns whether it wrote.
     pub(super) fn sync_revision(&mut self) -> bool {
         let Some(set) = self.sets.new.clone() else { return false };
         let mut annotations = set.metadata().annotations.clone();
@@ -62,7 +63,7 @@ impl Round<'_> {
         let min_ready_seconds = self.deployment.spec.min_ready_seconds;
         if annotations != set.metadata().annotations || set.spec.min_ready_seconds != min_ready_seconds {
             let mut object = set.to_value();
-            edit::set(&mut object, &["metadata", "annotations"], edit::document(&annotations));
+            object.set_at(&["metadata", "annotations"], edit::document(&annotations));
             edit::set_count(&mut object, &["spec", "minReadySeconds"], min_ready_seconds);
             self.update_set(object);
             return true;
@@ -79,14 +80,14 @@ impl Round<'_> {
         self.write_revision(&revision, &status)
     }
 
-    /// Writes revision and status if either is new.
+    /// Writes revision and status if either has changed; returns whether it wrote.
     fn write_revision(&mut self, revision: &str, status: &DeploymentStatus) -> bool {
         let has = self.deployment.metadata().annotations.get(REVISION).map(Text::as_str);
         if has == Some(revision) && *status == self.deployment.status {
             return false;
         }
         let mut object = self.with_status(status);
-        edit::set(&mut object, &["metadata", "annotations", REVISION], revision);
+        object.set_at(&["metadata", "annotations", REVISION], revision);
         self.update_status(object);
         true
     }
@@ -126,9 +127,9 @@ impl Round<'_> {
         let mut template = deployment.value().at(&["spec", "template"]).cloned().unwrap_or_default();
         let hash = hash::template(&template, deployment.status.collision_count);
         let name = set_name(&deployment.metadata().name, &hash);
-        edit::set(&mut template, &["metadata", "labels", HASH_LABEL], hash.as_str());
+        template.set_at(&["metadata", "labels", HASH_LABEL], hash.as_str());
         let mut selector = deployment.value().at(&["spec", "selector"]).cloned().unwrap_or_default();
-        edit::set(&mut selector, &["matchLabels", HASH_LABEL], hash.as_str());
+        selector.set_at(&["matchLabels", HASH_LABEL], hash.as_str());
         let replicas = self.new_size(0);
         let revision = self.next_revision();
         let mut annotations = api::meta::v1::StringMap::new();
@@ -152,7 +153,7 @@ impl Round<'_> {
         NewSet { name, object, replicas, revision }
     }
 
-    /// What follows once the new set was made, or was not.
+    /// Determines the steps after the creation of the new set, or its failure.
     pub(super) fn after_creation(&mut self, new: &NewSet, outcome: Outcome) -> Decision {
         let mut status = self.deployment.status.clone();
         let is_watched = sets::progress_deadline(self.deployment).is_some();

@@ -1,4 +1,5 @@
-//! Going back to an earlier revision by annotation, the old way. (`kubectl rollout undo` changes the template itself.)
+//! Rollback to an earlier revision by annotation, as in old versions. (`kubectl rollout undo` changes the
+//! template itself.)
 
 use api::apps::v1::Deployment;
 use client::resources::Served as _;
@@ -20,7 +21,7 @@ impl Round<'_> {
     pub(super) fn roll_back(&mut self, revision: i64) {
         let revision = if revision == 0 { self.last_revision() } else { revision };
         let mut object = self.deployment.to_value();
-        edit::remove(&mut object, &["metadata", "annotations", ANNOTATION]);
+        object.remove_at(&["metadata", "annotations", ANNOTATION]);
         let set = self.sets.all().find(|set| sets::revision(set) == Some(revision)).cloned();
         let name = self.deployment.metadata().name.clone();
         let event = match set {
@@ -39,13 +40,13 @@ impl Round<'_> {
                         format!("The rollback revision contains the same template as current deployment \"{name}\"");
                     Action::warning(&self.about, "DeploymentRollbackTemplateUnchanged", message)
                 } else {
-                    edit::set_or_remove(&mut object, &["spec", "template"], template);
+                    object.set_or_remove_at(&["spec", "template"], template);
                     let copied = |key: &str| !NOT_COPIED.contains(&key);
                     let mut annotations = self.deployment.metadata().annotations.clone();
                     annotations.retain(|key, _| !copied(key) && key != ANNOTATION);
                     let others = set.metadata().annotations.iter().filter(|(key, _)| copied(key));
                     annotations.extend(others.map(|(key, value)| (key.clone(), value.clone())));
-                    edit::set(&mut object, &["metadata", "annotations"], edit::document(&annotations));
+                    object.set_at(&["metadata", "annotations"], edit::document(&annotations));
                     let message = format!("Rolled back deployment \"{name}\" to revision {revision}");
                     Action::normal(&self.about, "DeploymentRollback", message)
                 }

@@ -1,4 +1,4 @@
-//! How old pods are replaced by new ones.
+//! Replacement of old pods by new ones.
 
 use api::apps::v1::ReplicaSet;
 use client::objects::Deletion;
@@ -66,7 +66,8 @@ impl Round<'_> {
         self.resize(&new, size)
     }
 
-    /// Takes away old pods: first those that do not serve anyway, then as many as may be missing.
+    /// Deletes old pods: first unavailable ones, then as many as may be unavailable; returns whether a size
+    /// changed.
     fn shrink_old(&mut self) -> bool {
         let Some(new) = self.sets.new.clone() else { return false };
         let old: Vec<Set> = self.sets.old.iter().filter(|set| size(set) > 0).cloned().collect();
@@ -92,7 +93,7 @@ impl Round<'_> {
         self.shrink(&mut sizes, &mut rest, |_, size| size) || cleaned
     }
 
-    /// Makes sets smaller, the oldest first, by at most `rest` in all. Tells whether one became smaller.
+    /// Scales sets down, the oldest first, by at most `rest` in total. Returns whether a size changed.
     fn shrink(&mut self, sizes: &mut [(Set, i32)], rest: &mut i32, most: impl Fn(&Set, i32) -> i32) -> bool {
         let mut changed = false;
         for (set, size) in sizes {

@@ -1,7 +1,7 @@
-//! One round: from what is seen to what is done.
+//! One round: from the observed state to actions.
 //!
-//! A round ends with the first write to the Deployment itself or to the annotations of its newest ReplicaSet, because
-//! what follows builds on it; the next round goes on from there.
+//! A round ends with the first write to the Deployment itself or to the annotations of its newest ReplicaSet,
+//! because later steps build on it; the next round continues from there.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::action::{Action, Decision};
 use crate::edit;
 use crate::ownership::Controller;
 
-/// What a round goes by.
-pub(super) struct Seen {
+/// Input of a round.
+pub(super) struct ObservedState {
     pub(super) deployment: Arc<Document<Deployment>>,
     /// The sets that the deployment controls.
     pub(super) sets: Vec<Set>,
@@ -30,17 +30,17 @@ pub(super) struct Seen {
     pub(super) now: Timestamp,
 }
 
-/// What follows from a round.
+/// Result of a round.
 #[derive(Debug)]
 pub(super) enum Step {
     /// These actions.
     Do(Decision),
-    /// A new ReplicaSet; what comes of it decides the rest.
+    /// A new ReplicaSet; the result of its creation determines the rest.
     Create(Box<NewSet>),
 }
 
 pub(super) struct Round<'a> {
-    pub(super) seen: &'a Seen,
+    pub(super) seen: &'a ObservedState,
     pub(super) deployment: &'a Document<Deployment>,
     /// Newest template and the others, as seen.
     pub(super) sets: Sets,
@@ -49,14 +49,14 @@ pub(super) struct Round<'a> {
 }
 
 impl<'a> Round<'a> {
-    pub(super) fn new(seen: &'a Seen) -> Self {
+    pub(super) fn new(seen: &'a ObservedState) -> Self {
         let deployment = &*seen.deployment;
         let about = Controller { resource: &Deployment::RESOURCE, metadata: deployment.metadata() }.about();
         let sets = Sets::of(deployment, &seen.sets);
         Self { seen, deployment, sets, about, decision: Decision::default() }
     }
 
-    /// How many replicas are wanted.
+    /// Desired number of replicas.
     pub(super) fn wanted(&self) -> i32 {
         sets::wanted(self.deployment)
     }
@@ -115,7 +115,7 @@ impl<'a> Round<'a> {
         if spec.strategy.strategy_type == "Recreate" { self.recreate() } else { self.roll() }
     }
 
-    /// Finds the newest set or makes one. Nothing if it is there and as it should be.
+    /// Finds or creates the newest set. `None` if it exists and is up to date.
     pub(super) fn revise(&mut self) -> Option<Step> {
         if self.sync_revision() {
             return Some(self.finish());
@@ -150,7 +150,7 @@ impl<'a> Round<'a> {
     /// The deployment with another status.
     pub(super) fn with_status(&self, status: &DeploymentStatus) -> Value {
         let mut object = self.deployment.to_value();
-        edit::set(&mut object, &["status"], edit::document(status));
+        object.set_at(&["status"], edit::document(status));
         object
     }
 
@@ -173,7 +173,8 @@ impl<'a> Round<'a> {
         self.finish()
     }
 
-    /// Says in the condition that progress is not watched while the deployment is paused. Tells whether it wrote.
+    /// Records in the condition that progress is not monitored while the deployment is paused. Returns whether
+    /// it wrote.
     fn note_pause(&mut self) -> bool {
         if sets::progress_deadline(self.deployment).is_none() {
             return false;

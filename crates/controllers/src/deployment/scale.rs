@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use super::rule::Round;
 use super::sets::{self, DESIRED, MAX, Set, is_rolling, max_surge, size, sum};
 use crate::action::Action;
-use crate::edit;
 
 impl Round<'_> {
     /// Whether the wanted number changed since the sets were made or sized.
@@ -15,13 +14,13 @@ impl Round<'_> {
         active.any(|set| sets::number_in(set, DESIRED).is_some_and(|desired| desired != wanted))
     }
 
-    /// Gives a set another size, and says so. Tells whether the size changed.
+    /// Scales a set, with an event. Returns whether the size changed.
     pub(super) fn resize(&mut self, set: &Set, new: i32) -> bool {
         let old = size(set);
         old != new && self.resize_from(set, old, new)
     }
 
-    /// Gives a set another size than `old`, which this round may have given it, and updates what it knows of the whole.
+    /// Scales a set from `old`, which this round may have set, and updates the totals of the round.
     pub(super) fn resize_from(&mut self, set: &Set, old: i32, new: i32) -> bool {
         let wanted = self.wanted();
         let max = wanted.saturating_add(max_surge(self.deployment)).to_string();
@@ -32,9 +31,9 @@ impl Round<'_> {
             return false;
         }
         let mut object = set.to_value();
-        edit::set(&mut object, &["spec", "replicas"], new);
-        edit::set(&mut object, &["metadata", "annotations", DESIRED], wanted);
-        edit::set(&mut object, &["metadata", "annotations", MAX], max);
+        object.set_at(&["spec", "replicas"], new);
+        object.set_at(&["metadata", "annotations", DESIRED], wanted);
+        object.set_at(&["metadata", "annotations", MAX], max);
         self.update_set(object);
         if old != new {
             let direction = if old < new { "up" } else { "down" };
@@ -89,7 +88,7 @@ impl Round<'_> {
         }
     }
 
-    /// Whether the newest set alone is what is wanted, and serves.
+    /// Whether the newest set alone has the desired size, and is available.
     fn is_saturated(&self) -> bool {
         let wanted = self.wanted();
         self.sets.new.as_ref().is_some_and(|set| {
@@ -117,7 +116,7 @@ impl Round<'_> {
         for (index, set) in active.iter().enumerate() {
             let mut new = sizes.get(set.metadata().name.as_str()).copied().unwrap_or(0);
             if index == 0 && to_add != 0 {
-                // What rounding left over goes to the largest.
+                // The rounding remainder is added to the largest set.
                 new = new.saturating_add(to_add.saturating_sub(added)).max(0);
             }
             self.resize_from(set, size(set), new);
@@ -134,7 +133,7 @@ impl Round<'_> {
         if to_add > 0 { fraction.min(rest) } else { fraction.max(rest) }
     }
 
-    /// How much a set grows if it keeps its part of the whole.
+    /// Returns the growth of a set that keeps its share of the total.
     fn fraction(&self, set: &Set) -> i32 {
         let wanted = self.wanted();
         let own = size(set);

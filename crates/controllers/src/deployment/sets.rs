@@ -6,9 +6,7 @@ use api::apps::v1::{Deployment, ReplicaSet, RollingUpdate};
 use api::json::Value;
 use client::Document;
 
-use crate::edit;
-
-/// The label that tells the pods of one template from those of another.
+/// Label that identifies the template of a pod.
 pub(super) const HASH_LABEL: &str = "pod-template-hash";
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
 pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
@@ -33,7 +31,7 @@ impl Sets {
         Self { new, old }
     }
 
-    /// All of them, the newest template last.
+    /// All ReplicaSets, that of the newest template last.
     pub(super) fn all(&self) -> impl Iterator<Item = &Set> {
         self.old.iter().chain(&self.new)
     }
@@ -42,9 +40,9 @@ impl Sets {
 /// The pod template of a Deployment or ReplicaSet, without the label that only a ReplicaSet has.
 pub(super) fn without_hash(object: &Value) -> Option<Value> {
     let mut template = object.at(&["spec", "template"])?.clone();
-    edit::remove(&mut template, &["metadata", "labels", HASH_LABEL]);
-    if template.at(&["metadata", "labels"]).and_then(Value::as_object).is_some_and(api::json::Object::is_empty) {
-        edit::remove(&mut template, &["metadata", "labels"]);
+    template.remove_at(&["metadata", "labels", HASH_LABEL]);
+    if template.object_at(&["metadata", "labels"]).is_some_and(api::json::Object::is_empty) {
+        template.remove_at(&["metadata", "labels"]);
     }
     Some(template)
 }
@@ -66,7 +64,7 @@ pub(super) fn sort_by_size(sets: &mut [Set], newest_first: bool) {
     });
 }
 
-/// How many replicas a set shall have.
+/// Desired number of replicas of a set.
 pub(super) fn size(set: &ReplicaSet) -> i32 {
     set.spec.replicas.unwrap_or(1)
 }
@@ -97,7 +95,7 @@ pub(super) fn is_rolling(deployment: &Deployment) -> bool {
     deployment.spec.strategy.strategy_type == "RollingUpdate"
 }
 
-/// How many pods more, and how many fewer, there may be during a rollout.
+/// Maximum number of additional and of unavailable pods during a rollout.
 fn fence_posts(deployment: &Deployment) -> (i32, i32) {
     let rolling = deployment.spec.strategy.rolling_update.clone().unwrap_or_default();
     let RollingUpdate { max_unavailable, max_surge } = rolling;
@@ -120,7 +118,7 @@ pub(super) fn max_unavailable(deployment: &Deployment) -> i32 {
     if !is_rolling(deployment) || wanted == 0 { 0 } else { fence_posts(deployment).1.min(wanted) }
 }
 
-/// How long a rollout may stand still, if that is limited.
+/// Progress deadline of a rollout, if there is one.
 pub(super) fn progress_deadline(deployment: &Deployment) -> Option<i32> {
     deployment.spec.progress_deadline_seconds.filter(|seconds| *seconds != i32::MAX)
 }

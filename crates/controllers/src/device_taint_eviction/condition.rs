@@ -1,7 +1,8 @@
-//! What the status of a DeviceTaintRule says, in Kubernetes' words.
+//! Status of a DeviceTaintRule, in Kubernetes' words.
 //!
 //! Pure. Follows `maybeUpdateRuleStatus` in Kubernetes `pkg/controller/devicetainteviction`.
 
+use api::well_known::EFFECT_NO_EXECUTE;
 use std::time::Duration;
 
 /// The condition.
@@ -9,7 +10,7 @@ pub(super) const EVICTION_IN_PROGRESS: &str = "EvictionInProgress";
 /// A status is written at most this often.
 pub(super) const PERIOD: Duration = Duration::from_secs(10);
 
-/// What a rule is about.
+/// Devices and pods of a rule.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     /// Devices of slices.
@@ -20,32 +21,32 @@ pub(super) struct Counts {
     pub(super) pending: usize,
     /// In how many namespaces.
     pub(super) namespaces: usize,
-    /// Pods that are gone because of it.
+    /// Pods that were evicted.
     pub(super) evicted: usize,
 }
 
-/// What the condition says.
+/// Contents of the condition.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct ConditionText {
     pub(super) status: &'static str,
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-/// What the condition of a rule with this effect says.
-pub(super) fn of(effect: &str, counts: &Counts) -> Said {
+/// Returns the condition of a rule with this effect.
+pub(super) fn of(effect: &str, counts: &Counts) -> ConditionText {
     let many = |count: usize, one: &str, several: &str| match count {
         1 => one.to_owned(),
         count => format!("{count} {several}"),
     };
     let namespaces = many(counts.namespaces, "1 namespace", "different namespaces");
     let (status, reason, mut message) = match effect {
-        "NoExecute" if counts.pending > 0 => {
+        EFFECT_NO_EXECUTE if counts.pending > 0 => {
             let pods = many(counts.pending, "1 pod needs", "pods need");
             ("True", "PodsPendingEviction", format!("{pods} to be evicted in {namespaces}."))
         }
-        "NoExecute" if counts.evicted > 0 => ("False", "Completed", String::new()),
-        "NoExecute" => ("False", "NotStarted", String::new()),
+        EFFECT_NO_EXECUTE if counts.evicted > 0 => ("False", "Completed", String::new()),
+        EFFECT_NO_EXECUTE => ("False", "NotStarted", String::new()),
         "None" => {
             let published = many(counts.published, "1 published device", "published devices");
             let allocated = many(counts.allocated, "1 allocated device", "allocated devices");
@@ -65,7 +66,7 @@ pub(super) fn of(effect: &str, counts: &Counts) -> Said {
         let pods = if counts.evicted == 1 { "1 pod".to_owned() } else { format!("{} pods", counts.evicted) };
         message.push_str(&format!("{pods} evicted since starting the controller."));
     }
-    Said { status, reason, message }
+    ConditionText { status, reason, message }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How many pods of a budget may go now.
+//! Number of disruptions that a budget allows.
 //!
 //! Pure. Follows `trySync` in Kubernetes `pkg/controller/disruption/disruption.go`.
 
@@ -16,25 +16,25 @@ use client::resources::Served as _;
 
 use crate::action::{Action, Decision};
 use crate::conditions::{self, Condition};
-use crate::{edit, pods};
+use crate::pods;
 
 /// Within this time a pod that was evicted must be seen to end.
 const DELETION_SECONDS: i64 = 120;
 
-/// What controls a pod: who, and how many pods it wants.
+/// Controller of a pod: its identity, and the number of pods that it wants.
 pub(crate) type Scale = (Text, i32);
 
-/// What is known of the controllers of pods, by the uid in the pods' references.
+/// Known controllers of pods, by the UID in the pods' references.
 pub(crate) type Scales = BTreeMap<Text, Result<Option<Scale>, String>>;
 
-/// How many pods there should be, and how many must stay.
-struct Expected {
+/// Expected number of pods, and minimum number of healthy ones.
+struct ExpectedPods {
     pods: i32,
     healthy: i32,
     unmanaged: bool,
 }
 
-/// What is to be written about a budget, given the pods that it selects and who controls them.
+/// Returns the update of a budget, given the selected pods and their controllers.
 pub(crate) fn decide(
     budget: &Document<PodDisruptionBudget>,
     selected: &[&Pod],
@@ -79,7 +79,7 @@ fn about(budget: &Document<PodDisruptionBudget>) -> ObjectReference {
     client::events::reference(&**budget)
 }
 
-fn expected(budget: &PodDisruptionBudget, selected: &[&Pod], scales: &Scales) -> Result<Expected, String> {
+fn expected(budget: &PodDisruptionBudget, selected: &[&Pod], scales: &Scales) -> Result<ExpectedPods, String> {
     let spec = &budget.spec;
     let scaled = |value: &IntOrString, total: i32| -> Result<i32, String> {
         let scaled = value.scaled(i64::from(total), true).map_err(|error| error.to_string())?;
@@ -89,21 +89,21 @@ fn expected(budget: &PodDisruptionBudget, selected: &[&Pod], scales: &Scales) ->
         (Some(unavailable), _) => {
             let (pods, unmanaged) = wanted(selected, scales)?;
             let healthy = pods.saturating_sub(scaled(unavailable, pods)?).max(0);
-            Ok(Expected { pods, healthy, unmanaged })
+            Ok(ExpectedPods { pods, healthy, unmanaged })
         }
         (None, Some(IntOrString::Int(healthy))) => {
             let pods = i32::try_from(selected.len()).unwrap_or(i32::MAX);
-            Ok(Expected { pods, healthy: *healthy, unmanaged: false })
+            Ok(ExpectedPods { pods, healthy: *healthy, unmanaged: false })
         }
         (None, Some(share)) => {
             let (pods, unmanaged) = wanted(selected, scales)?;
-            Ok(Expected { pods, healthy: scaled(share, pods)?, unmanaged })
+            Ok(ExpectedPods { pods, healthy: scaled(share, pods)?, unmanaged })
         }
-        (None, None) => Ok(Expected { pods: 0, healthy: 0, unmanaged: false }),
+        (None, None) => Ok(ExpectedPods { pods: 0, healthy: 0, unmanaged: false }),
     }
 }
 
-/// How many pods their controllers want, and whether some have none.
+/// Returns the number of pods that their controllers want, and whether some have no controller.
 fn wanted(selected: &[&Pod], scales: &Scales) -> Result<(i32, bool), String> {
     let mut by_controller: BTreeMap<&Text, i32> = BTreeMap::new();
     let mut unmanaged = false;
@@ -131,7 +131,7 @@ fn disrupted(budget: &PodDisruptionBudget, selected: &[&Pod], now: Timestamp, de
         let until = since.plus_seconds(DELETION_SECONDS);
         if until < now {
             let (namespace, about) = (&budget.metadata.namespace, client::events::reference(*pod));
-            // Kubernetes: the namespace stands where the name should.
+            // Kubernetes: the namespace is printed instead of the name.
             let message = format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
             decision.actions.push(Action::warning(&about, "NotDeleted", message));
         } else {
@@ -146,7 +146,7 @@ fn disrupted(budget: &PodDisruptionBudget, selected: &[&Pod], now: Timestamp, de
 struct Counts {
     allowed: i32,
     healthy: i32,
-    expected: Expected,
+    expected: ExpectedPods,
 }
 
 fn updated(
@@ -157,7 +157,7 @@ fn updated(
 ) -> Option<Action> {
     let generation = budget.metadata.generation;
     let mut object = budget.to_value();
-    let mut list = object.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default().to_vec();
+    let mut list = object.list_at(&["status", "conditions"]).to_vec();
     let condition = if counts.allowed > 0 { ("True", "SufficientPods") } else { ("False", "InsufficientPods") };
     let is = |it: &&Value, field: &str, value: &str| it.str_at(&[field]) == Some(value);
     let known = list.iter().find(|it| is(it, "type", "DisruptionAllowed"));
@@ -196,14 +196,14 @@ fn updated(
     status.insert("desiredHealthy", counts.expected.healthy);
     status.insert("expectedPods", counts.expected.pods);
     status.insert("conditions", list);
-    edit::set(&mut object, &["status"], status);
+    object.set_at(&["status"], status);
     Some(Action::UpdateStatus { resource: PodDisruptionBudget::RESOURCE, object })
 }
 
-/// Whatever went wrong, nothing may be evicted.
+/// Returns an update that forbids evictions after an error.
 fn fail_safe(budget: &Document<PodDisruptionBudget>, why: &str, now: Timestamp) -> Option<Action> {
     let mut object = budget.to_value();
-    edit::set(&mut object, &["status", "disruptionsAllowed"], 0);
+    object.set_at(&["status", "disruptionsAllowed"], 0);
     let generation = budget.status.observed_generation;
     let condition = Condition {
         kind: "DisruptionAllowed",
@@ -212,7 +212,7 @@ fn fail_safe(budget: &Document<PodDisruptionBudget>, why: &str, now: Timestamp) 
         message: why,
         observed_generation: Some(generation),
     };
-    conditions::set(edit::list(&mut object, &["status", "conditions"])?, condition, now);
+    conditions::set(object.make_list_at(&["status", "conditions"]), condition, now);
     (object != *budget.value()).then_some(Action::UpdateStatus { resource: PodDisruptionBudget::RESOURCE, object })
 }
 

@@ -11,7 +11,7 @@ use crate::services;
 
 /// An address: its IP, and the pod behind it.
 type AddressKey = (String, String);
-/// Who offers a port, and whether ready.
+/// Addresses that offer a port, and their readiness.
 type Offer = BTreeMap<AddressKey, bool>;
 
 /// Subsets in the making.
@@ -23,9 +23,9 @@ pub(crate) struct Subsets {
 }
 
 impl Subsets {
-    /// Adds one address at one port. Not ready once is not ready at all.
+    /// Adds an address at a port. An address that is added both as ready and as not ready counts as not ready.
     pub(crate) fn add(&mut self, address: &Value, port: Option<&Value>, ready: bool) {
-        let text = |path: &[&str]| address.str_at(path).unwrap_or_default().to_owned();
+        let text = |path: &[&str]| address.text_at(path).to_owned();
         let key = (text(&["ip"]), text(&["targetRef", "uid"]));
         self.addresses.entry(key.clone()).or_insert_with(|| address.clone());
         let (_, offer) = self
@@ -36,7 +36,7 @@ impl Subsets {
         *known = *known && ready;
     }
 
-    /// Adds what a document has.
+    /// Adds the subsets of a document.
     pub(crate) fn add_document(&mut self, subsets: Option<&Value>) {
         for subset in subsets.and_then(Value::as_array).unwrap_or_default() {
             let list = |field| subset.get(field).and_then(Value::as_array).unwrap_or_default();
@@ -78,7 +78,8 @@ impl Subsets {
     }
 }
 
-/// Leaves at most `max` addresses, ready ones first, in proportion to the subsets; tells whether some had to go.
+/// Keeps at most `max` addresses, ready ones first, in proportion to the subsets; returns whether some were
+/// removed.
 pub(crate) fn truncate(subsets: &mut [Value], max: usize) -> bool {
     let count = |subset: &Value, field: &str| subset.get(field).and_then(Value::as_array).map_or(0, <[Value]>::len);
     let total = |field: &str| subsets.iter().map(|subset| count(subset, field)).fold(0_usize, usize::saturating_add);

@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 
 use api::core::v1::{Node, Pod, Service};
 use api::json::{Object, Value};
+use api::well_known::LABEL_TOPOLOGY_ZONE;
 
-use crate::{edit, pods, services};
+use crate::{pods, services};
 
-pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
-
-/// Endpoints that wait for a place, by what makes them one and the same.
+/// Endpoints without a slice, by identity.
 #[derive(Debug, Default)]
 pub(crate) struct Endpoints {
     waiting: BTreeMap<String, Value>,
 }
 
-/// What makes an endpoint one and the same: addresses, hostname, and what it points to.
+/// Identity of an endpoint: addresses, hostname, and target.
 fn identity(endpoint: &Value) -> String {
     let part = |path: &[&str]| endpoint.at(path).map(api::json::to_string).unwrap_or_default();
     let name = [part(&["targetRef", "namespace"]), part(&["targetRef", "name"]), part(&["targetRef", "uid"])].join("/");
@@ -53,7 +52,7 @@ impl Endpoints {
     }
 }
 
-/// Whether two forms of one endpoint say the same, hints aside.
+/// Whether two forms of one endpoint are equal, except for hints.
 pub(crate) fn is_same(left: &Value, right: &Value) -> bool {
     ["nodeName", "zone", "conditions", "targetRef"].iter().all(|field| left.get(field) == right.get(field))
 }
@@ -75,7 +74,9 @@ pub(crate) fn endpoint(pod: &Pod, node: Option<&Node>, service: &Service, family
     if !pod.spec.node_name.is_empty() {
         endpoint.insert("nodeName", pod.spec.node_name.clone());
     }
-    if let Some(zone) = node.and_then(|node| node.metadata.labels.get(ZONE)).filter(|zone| !zone.is_empty()) {
+    if let Some(zone) =
+        node.and_then(|node| node.metadata.labels.get(LABEL_TOPOLOGY_ZONE)).filter(|zone| !zone.is_empty())
+    {
         endpoint.insert("zone", zone.clone());
     }
     Value::Object(endpoint)
@@ -89,7 +90,7 @@ pub(crate) fn ports(service: &Service, pod: &Pod) -> Value {
         let (name, protocol) = (port.name.clone(), port.protocol.clone());
         let mut object = api::json!({"name": name, "protocol": protocol, "port": number});
         if let Some(app) = &port.app_protocol {
-            edit::set(&mut object, &["appProtocol"], app.clone());
+            object.set_at(&["appProtocol"], app.clone());
         }
         ports.push(object);
     }
@@ -99,11 +100,11 @@ pub(crate) fn ports(service: &Service, pod: &Pod) -> Value {
 
 /// Whether an endpoint serves.
 pub(super) fn is_ready(endpoint: &Value) -> bool {
-    endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool) == Some(true)
+    endpoint.bool_at(&["conditions", "ready"]) == Some(true)
 }
 
-/// Gives every endpoint the hints that the service's traffic distribution asks for. Slices that are otherwise unchanged
-/// are updated if theirs differ.
+/// Sets the hints of every endpoint according to the service's traffic distribution. Slices that are otherwise
+/// unchanged are updated if their hints differ.
 pub(crate) fn hint(service: &Service, create: &mut [Value], update: &mut Vec<Value>, unchanged: &[Value]) {
     let distribution = service.spec.traffic_distribution.as_deref();
     for slice in unchanged {
@@ -133,6 +134,6 @@ fn hint_slice(slice: &mut Value, distribution: Option<&str>) {
         if let Some(nodes) = named("nodeName").filter(|_| distribution == Some("PreferSameNode")) {
             hints.insert("forNodes", nodes);
         }
-        edit::set_or_remove(endpoint, &["hints"], (!hints.is_empty()).then_some(hints));
+        endpoint.set_or_remove_at(&["hints"], (!hints.is_empty()).then_some(hints));
     }
 }

@@ -1,6 +1,7 @@
 //! Slices, pod by pod.
 
 use api::json::from_value;
+use api::metadata;
 
 use super::*;
 
@@ -32,15 +33,15 @@ fn apply(slices: &[Value], actions: &[Action]) -> Vec<Value> {
         match action {
             Action::Create { object, .. } => {
                 let mut object = object.clone();
-                edit::set(&mut object, &["metadata", "name"], format!("web-{}", slices.len()));
+                object.set_at(&["metadata", "name"], format!("web-{}", slices.len()));
                 slices.push(object);
             }
             Action::Update { object, .. } => {
-                let name = edit::name(object).to_owned();
-                let slot = slices.iter_mut().find(|it| edit::name(it) == name).expect("a slice of that name");
+                let name = metadata::name(object).to_owned();
+                let slot = slices.iter_mut().find(|it| metadata::name(it) == name).expect("a slice of that name");
                 *slot = object.clone();
             }
-            Action::Delete { name, .. } => slices.retain(|it| edit::name(it) != name.as_str()),
+            Action::Delete { name, .. } => slices.retain(|it| metadata::name(it) != name.as_str()),
             other => panic!("{other:?}"),
         }
     }
@@ -128,7 +129,7 @@ fn both_families_have_their_own_slices_and_a_dropped_one_none() {
 fn a_slice_of_an_earlier_service_of_that_name_goes() {
     let service = service(PORT);
     let (_, mut slices) = run(&service, &[pod(1)], &[]);
-    edit::set(&mut slices[0], &["metadata", "ownerReferences"], api::json!([{"kind": "Service", "uid": "old"}]));
+    slices[0].set_at(&["metadata", "ownerReferences"], api::json!([{"kind": "Service", "uid": "old"}]));
     let (actions, _) = run(&service, &[pod(1)], &slices);
     assert!(matches!(actions.as_slice(), [Action::Create { .. }, Action::Delete { .. }]), "{actions:?}");
 }

@@ -1,57 +1,61 @@
 //! Hints by zone, in proportion to the processors that zones have: `service.kubernetes.io/topology-mode: Auto`.
 //!
-//! Each ready endpoint is meant for its own zone; zones that have too many give some to zones that have too few. Where a zone
-//! would get less than it needs, there are no hints at all. Follows Kubernetes
-//! `staging/src/k8s.io/endpointslice/topologycache`, zones in the order of their names.
+//! Each ready endpoint is assigned to its own zone; zones with a surplus give some to zones with a lack. If a
+//! zone would get less than it needs, there are no hints at all. Follows Kubernetes
+//! `staging/src/k8s.io/endpointslice/topologycache`, with zones in the order of their names.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use api::core::v1::{Node, Service};
 use api::json::{Text, Value};
+use api::well_known::{
+    ANNOTATION_TOPOLOGY_AWARE_HINTS, ANNOTATION_TOPOLOGY_MODE, LABEL_CONTROL_PLANE, LABEL_TOPOLOGY_ZONE,
+};
 use client::events::Severity;
 use client::informer::Key;
 
-use super::endpoint::{ZONE, is_ready};
-use crate::edit;
+use super::endpoint::is_ready;
 
-const MODE: &str = "service.kubernetes.io/topology-mode";
-const MODE_BETA: &str = "service.kubernetes.io/topology-aware-hints";
 /// An endpoint may get so much more than its share.
 const OVERLOAD: f64 = 0.2;
 const DISABLED: &str = "TopologyAwareHintsDisabled";
 
-/// What users are told: how much it matters, the reason, the message.
-pub(super) type Told = (Severity, &'static str, String);
-/// Endpoints by the zone that they are meant for.
+/// An event: severity, reason, message.
+pub(super) type EventParts = (Severity, &'static str, String);
+/// Number of endpoints by assigned zone.
 type Hints = BTreeMap<Text, u32>;
 
-/// How many endpoints a zone gets.
+/// Number of endpoints of a zone.
 struct Share {
     max: u32,
     desired: f64,
 }
 
-/// What is known of zones, and of the hints that services have.
+/// State of zones, and of the hints of services.
 #[derive(Debug, Default)]
 pub(super) struct Topology {
-    /// The part of all processors that each zone has; nothing if there are not two zones, or nodes do not say.
+    /// Share of all processors by zone; `None` if there are fewer than two zones, or nodes do not report them.
     ratios: Option<BTreeMap<Text, f64>>,
-    /// Nodes have changed since.
+    /// Whether nodes have changed since.
     is_old: bool,
     /// The families in which a service has hints.
     services: HashMap<Key, BTreeSet<&'static str>>,
     populated: HashSet<Key>,
 }
 
-/// Whether a service wants these hints.
+/// Whether a service requests these hints.
 pub(super) fn is_wanted(service: &Service) -> bool {
     let annotations = &service.metadata.annotations;
-    annotations.get(MODE_BETA).or_else(|| annotations.get(MODE)).is_some_and(|it| it == "Auto" || it == "auto")
+    annotations
+        .get(ANNOTATION_TOPOLOGY_AWARE_HINTS)
+        .or_else(|| annotations.get(ANNOTATION_TOPOLOGY_MODE))
+        .is_some_and(|it| it == "Auto" || it == "auto")
 }
 
 /// Whether a change of a node matters.
 pub(super) fn node_changed(old: &Node, new: &Node) -> bool {
-    node_is_ready(old) != node_is_ready(new) || old.metadata.labels.get(ZONE) != new.metadata.labels.get(ZONE)
+    node_is_ready(old) != node_is_ready(new)
+        || old.metadata.labels.get(LABEL_TOPOLOGY_ZONE) != new.metadata.labels.get(LABEL_TOPOLOGY_ZONE)
 }
 
 fn node_is_ready(node: &Node) -> bool {
@@ -61,12 +65,12 @@ fn node_is_ready(node: &Node) -> bool {
 
 fn ratios<'a>(nodes: impl IntoIterator<Item = &'a Node>) -> Option<BTreeMap<Text, f64>> {
     let is_excluded = |node: &Node| {
-        let roles = ["node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"];
+        let roles = [LABEL_CONTROL_PLANE, "node-role.kubernetes.io/master"];
         roles.iter().any(|role| node.metadata.labels.contains_key(*role))
     };
     let mut processors: BTreeMap<Text, f64> = BTreeMap::new();
     for node in nodes.into_iter().filter(|node| !is_excluded(node) && node_is_ready(node)) {
-        let zone = node.metadata.labels.get(ZONE).filter(|zone| !zone.is_empty())?;
+        let zone = node.metadata.labels.get(LABEL_TOPOLOGY_ZONE).filter(|zone| !zone.is_empty())?;
         let own = node.status.allocatable.get("cpu").filter(|cpu| !cpu.is_zero())?.as_approximate_f64();
         *processors.entry(zone.clone()).or_default() += own;
     }
@@ -94,24 +98,24 @@ fn endpoints_mut<'a>(slices: impl IntoIterator<Item = &'a mut Value>) -> impl It
 fn remove(create: &mut [Value], update: &mut Vec<Value>, unchanged: &[Value]) {
     let has_hints = |slice: &&Value| endpoints(slice).iter().any(|it| it.get("hints").is_some());
     update.extend(unchanged.iter().filter(has_hints).cloned());
-    endpoints_mut(create.iter_mut().chain(update)).for_each(|it| drop(edit::remove(it, &["hints"])));
+    endpoints_mut(create.iter_mut().chain(update)).for_each(|it| drop(it.remove_at(&["hints"])));
 }
 
 impl Topology {
-    /// Nodes have come, gone or changed: the services that have hints, which may not fit any more.
+    /// Records a change of nodes; returns the services with hints, which may have to change.
     pub(super) fn nodes_changed(&mut self) -> Vec<Key> {
         self.is_old = true;
         self.services.keys().cloned().collect()
     }
 
-    /// Counts the nodes anew if they have changed.
+    /// Recounts the nodes if they have changed.
     pub(super) fn look<'a>(&mut self, nodes: impl FnOnce() -> Vec<&'a Node>) {
         if std::mem::take(&mut self.is_old) {
             self.ratios = ratios(nodes());
         }
     }
 
-    /// Forgets the hints of a service. Tells whether it had some.
+    /// Removes the hints of a service. Returns whether it had some.
     pub(super) fn forget(&mut self, key: &Key, family: &str) -> bool {
         if let Some(families) = self.services.get_mut(key) {
             families.remove(family);
@@ -122,7 +126,7 @@ impl Topology {
         self.populated.remove(key)
     }
 
-    /// How many endpoints each zone gets, or why there can be no hints.
+    /// Returns the number of endpoints of each zone, or the reason why there can be no hints.
     fn shares(&self, count: u32) -> Result<BTreeMap<&Text, Share>, String> {
         let Some(ratios) = &self.ratios else {
             return Err(
@@ -146,7 +150,7 @@ impl Topology {
         Ok(wanted.into_iter().map(|(zone, desired, min)| (zone, share(min, desired))).collect())
     }
 
-    /// Gives the endpoints of a service their hints. Slices whose hints do not fit any more are updated.
+    /// Sets the hints of a service's endpoints. Slices whose hints no longer fit are updated.
     pub(super) fn hint(
         &mut self,
         key: &Key,
@@ -154,7 +158,7 @@ impl Topology {
         create: &mut [Value],
         update: &mut Vec<Value>,
         unchanged: &[Value],
-    ) -> Option<Told> {
+    ) -> Option<EventParts> {
         let all = create.iter().chain(&*update).chain(unchanged);
         let count = all.flat_map(endpoints).filter(|it| is_ready(it)).count();
         let count = u32::try_from(count).unwrap_or(u32::MAX);
@@ -173,8 +177,8 @@ impl Topology {
         }
     }
 
-    /// The service does not want hints, or no longer.
-    pub(super) fn unwanted(&mut self, key: &Key, family: &str) -> Option<Told> {
+    /// Removes the hints of a service that does not request them; returns an event if it had some.
+    pub(super) fn unwanted(&mut self, key: &Key, family: &str) -> Option<EventParts> {
         let message = format!("Topology Aware Hints has been disabled, addressType: {family}");
         self.forget(key, family).then_some((Severity::Warning, DISABLED, message))
     }
@@ -219,7 +223,7 @@ fn zone_of(endpoint: &Value) -> Option<Text> {
 }
 
 fn mean(endpoint: &mut Value, zone: &Text) {
-    edit::set(endpoint, &["hints"], api::json!({"forZones": [{"name": (zone.clone())}]}));
+    endpoint.set_at(&["hints"], api::json!({"forZones": [{"name": (zone.clone())}]}));
 }
 
 fn add(counts: &mut Hints, zone: &Text, count: u32) {
@@ -236,11 +240,11 @@ fn take(counts: &mut Hints, zone: &Text) {
     }
 }
 
-/// The hints of a slice that nothing else changes; nothing if they have to be given anew.
+/// Returns the hints of an otherwise unchanged slice; `None` if they must be reassigned.
 fn fitting(slice: &Value, others: &Hints, shares: &BTreeMap<&Text, Share>) -> Option<Hints> {
     let mut hints = Hints::new();
     for endpoint in endpoints(slice).iter().filter(|it| is_ready(it)) {
-        let zones = endpoint.at(&["hints", "forZones"]).and_then(Value::as_array).filter(|it| !it.is_empty())?;
+        let zones = endpoint.array_at(&["hints", "forZones"]).filter(|it| !it.is_empty())?;
         for zone in zones {
             add(&mut hints, &zone.str_at(&["name"]).map(Text::from)?, 1);
         }
@@ -252,7 +256,7 @@ fn fitting(slice: &Value, others: &Hints, shares: &BTreeMap<&Text, Share>) -> Op
     hints.iter().all(fits).then_some(hints)
 }
 
-/// How many endpoints each zone gives to others, and how many it receives.
+/// Returns the number of endpoints that each zone gives to others, and that it receives.
 fn surplus_and_lack(shares: &BTreeMap<&Text, Share>, hints: &Hints) -> (Hints, Hints) {
     let difference = |(zone, share): (&&Text, &Share)| {
         let has = f64::from(hints.get(*zone).copied().unwrap_or(0));
@@ -281,7 +285,7 @@ mod tests {
     use super::*;
 
     fn node(zone: &str, cpu: &str) -> Node {
-        let node = api::json!({"metadata": {"labels": {ZONE: zone}}, "status": {"allocatable": {"cpu": cpu},
+        let node = api::json!({"metadata": {"labels": {LABEL_TOPOLOGY_ZONE: zone}}, "status": {"allocatable": {"cpu": cpu},
             "conditions": [{"type": "Ready", "status": "True"}]}});
         api::json::from_value(&node).expect("a node")
     }
@@ -290,7 +294,7 @@ mod tests {
         let endpoint = |zone: char| {
             let mut endpoint = api::json!({"addresses": ["10.0.0.1"], "conditions": {"ready": true}});
             if zone != '-' {
-                edit::set(&mut endpoint, &["zone"], zone.to_string());
+                endpoint.set_at(&["zone"], zone.to_string());
             }
             endpoint
         };
@@ -304,9 +308,9 @@ mod tests {
         topology
     }
 
-    /// The zones that endpoints are meant for, in their order, `-` for none.
+    /// The zones assigned to endpoints, in their order, `-` for none.
     fn meant(slices: &[Value]) -> String {
-        let zone = |it: &Value| match it.at(&["hints", "forZones"]).and_then(Value::as_array) {
+        let zone = |it: &Value| match it.array_at(&["hints", "forZones"]) {
             Some([only]) => only.str_at(&["name"]).unwrap_or("?").to_owned(),
             _ => "-".to_owned(),
         };
@@ -344,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_are_told_of_once_and_taken_back() {
+    fn hint_events_are_recorded_once_and_on_removal() {
         let (key, even) = (Key::new("ns", "web"), [node("a", "4"), node("b", "4")]);
         let mut topology = topology(&even);
         let mut create = [slice("aabb")];
@@ -355,7 +359,7 @@ mod tests {
         };
         assert_eq!(hint(&mut topology, &mut create, &[]).0, Some("TopologyAwareHintsEnabled"));
         assert_eq!(hint(&mut topology, &mut [], &create), (None, Vec::new()), "nothing has changed");
-        // The nodes of one zone go: the service has to be looked at, and its hints go.
+        // The nodes of one zone are removed: the service is reconciled, and its hints are removed.
         assert_eq!(topology.nodes_changed(), std::slice::from_ref(&key));
         topology.look(|| even.iter().take(1).collect());
         let (told, update) = hint(&mut topology, &mut [], &create);
@@ -372,7 +376,10 @@ mod tests {
         let service = |key: &str, value: &str| -> Service {
             api::json::from_value(&api::json!({"metadata": {"annotations": {key: value}}})).expect("a service")
         };
-        assert!(is_wanted(&service(MODE, "Auto")) && is_wanted(&service(MODE_BETA, "auto")));
-        assert!(!is_wanted(&service(MODE, "Disabled")) && !is_wanted(&Service::default()));
+        assert!(
+            is_wanted(&service(ANNOTATION_TOPOLOGY_MODE, "Auto"))
+                && is_wanted(&service(ANNOTATION_TOPOLOGY_AWARE_HINTS, "auto"))
+        );
+        assert!(!is_wanted(&service(ANNOTATION_TOPOLOGY_MODE, "Disabled")) && !is_wanted(&Service::default()));
     }
 }

@@ -1,7 +1,8 @@
-//! Who owns whom: the objects that exist, and the owners that others say exist.
+//! The ownership graph: existing objects, and owners that are only referenced.
 //!
-//! Pure: changes go in, work comes out. An owner that is named before it is seen stands in the graph as a *rumor*, to be
-//! looked up. Follows `GraphBuilder` in Kubernetes `pkg/controller/garbagecollector/graph_builder.go`.
+//! Pure: from changes to work. An owner that is referenced before it is observed is a *virtual* node in the
+//! graph, to be looked up. Follows `GraphBuilder` in Kubernetes
+//! `pkg/controller/garbagecollector/graph_builder.go`.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 
@@ -12,10 +13,10 @@ use api::meta::v1::{ObjectMeta, OwnerReference};
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// The finalizer of an object whose dependents are set free first.
 pub(crate) const ORPHAN: &str = "orphan";
-/// How many owners that are known to be absent are remembered.
+/// Maximum number of owners known to be absent.
 const ABSENT_MAX: usize = 500;
 
-/// Which object is meant.
+/// Identity of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Identity {
     pub(crate) kind: Text,
@@ -52,39 +53,39 @@ impl std::fmt::Display for Identity {
     }
 }
 
-/// An object, or the rumor of one.
+/// An observed object, or a virtual one that is only referenced.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) identity: Identity,
     pub(crate) owners: Vec<OwnerReference>,
     pub(crate) dependents: BTreeSet<Text>,
-    /// Seen by an informer, not only named by a dependent.
+    /// Whether it was observed by an informer, not only referenced by a dependent.
     pub(crate) observed: bool,
     pub(crate) deleting: bool,
-    /// Being deleted, its dependents first.
+    /// Whether it is being deleted, with its dependents first.
     pub(crate) deleting_dependents: bool,
     orphaning: bool,
 }
 
-/// What is to be done about an object, by its uid.
+/// Work for an object, by its UID.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Work {
     /// Find out whether it is to be deleted.
     Delete(Text),
-    /// The same, some time later: something about it is unclear.
+    /// The same after a delay, because its state is unclear.
     DeleteLater(Text),
     /// Set its dependents free.
     Orphan(Text),
-    /// Tell that a dependent names an owner of another namespace.
+    /// Report that a dependent references an owner in another namespace.
     WrongNamespace(Box<WrongNamespace>),
 }
 
 /// A reference that leads nowhere.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct WrongNamespace {
-    /// Who names it.
+    /// The referencing object.
     pub(crate) dependent: Identity,
-    /// As it is named.
+    /// The owner, as referenced.
     pub(crate) owner: Identity,
 }
 
@@ -126,7 +127,7 @@ impl Graph {
         node.dependents.iter().filter_map(|uid| self.nodes.get(uid)).filter(blocks).collect()
     }
 
-    /// An object is there, or has changed.
+    /// Records a new or changed object.
     pub(crate) fn observe(&mut self, identity: Identity, metadata: &ObjectMeta) -> Vec<Work> {
         let mut work = Vec::new();
         let uid = identity.uid.clone();
@@ -268,20 +269,20 @@ impl Graph {
         (matching, others)
     }
 
-    /// An informer saw that an object is gone.
+    /// Records the deletion of an object.
     pub(crate) fn gone(&mut self, uid: &str) -> Vec<Work> {
         let Some(node) = self.nodes.get(uid).cloned() else { return Vec::new() };
         self.remove(&node)
     }
 
-    /// The server said that there is no such object.
+    /// Records that the server has no such object.
     pub(crate) fn absent(&mut self, identity: &Identity) -> Vec<Work> {
         let Some(node) = self.nodes.get(&identity.uid).cloned() else { return Vec::new() };
         let (matching, others) = self.partition(&node.dependents, identity);
         if node.observed && node.identity == *identity || !node.observed && others.is_empty() {
             return self.remove(&Node { identity: identity.clone(), ..node });
         }
-        // Something else has this uid, or may have it: only those who name what is absent are looked at.
+        // Another object has this UID, or may have it: only dependents of the absent one are processed.
         let mut work = Vec::new();
         if !matching.is_empty() {
             self.remember_absent(identity.clone());
@@ -314,7 +315,8 @@ impl Graph {
         node.dependents.iter().cloned().map(Work::Delete).chain(waiting).collect()
     }
 
-    /// How else dependents name an owner: the next in order after the absent one, else the first.
+    /// Another identity under which dependents reference an owner: the next in order after the absent one, else
+    /// the first.
     fn other_identity(&self, dependents: &[Text], absent: &Identity) -> Option<Identity> {
         let mut named = BTreeSet::new();
         for dependent in dependents.iter().filter_map(|uid| self.nodes.get(uid)) {

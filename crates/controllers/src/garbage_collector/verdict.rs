@@ -1,4 +1,4 @@
-//! What becomes of an object, given the state of its owners.
+//! Decision about an object, given the state of its owners.
 //!
 //! Pure. Follows `attemptToDeleteItem` in Kubernetes `pkg/controller/garbagecollector/garbagecollector.go`.
 
@@ -7,45 +7,45 @@ use api::meta::v1::ObjectMeta;
 
 use super::graph::{FOREGROUND, ORPHAN};
 
-/// What is known of an owner.
+/// State of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// It exists and stays.
+    /// The owner exists and is not being deleted.
     Solid,
-    /// There is no such object.
+    /// The owner does not exist.
     Dangling,
-    /// It is being deleted, and waits for its dependents.
+    /// The owner is being deleted, and waits for its dependents.
     WaitingForDependents,
 }
 
-/// What an object's own dependents are like.
+/// State of an object's own dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dependents {
-    /// It has none.
+    /// There are none.
     None,
-    /// It has some.
+    /// There are some.
     Some,
     /// One of them waits for its own dependents: perhaps a circle.
     Waiting,
 }
 
-/// What is to be done.
+/// The decision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing.
+    /// The object is kept.
     Keep,
     /// Remove the references to these owners.
     Detach(Vec<Text>),
     /// Delete it, with this propagation policy.
     Delete {
-        /// What happens to its dependents.
+        /// Propagation policy.
         policy: &'static str,
-        /// First make its references not block their owners, so that a circle can end.
+        /// Whether `blockOwnerDeletion` of its references is cleared first, so that a cycle of owners can be deleted.
         unblock: bool,
     },
 }
 
-/// Judges an object by its owners, in the order of its references.
+/// Decides about an object by its owners, in the order of its references.
 pub(crate) fn verdict(latest: &ObjectMeta, owners: &[Owner], dependents: Dependents) -> Verdict {
     let with = |state: Owner| {
         latest.owner_references.iter().zip(owners).filter(move |(_, it)| **it == state).map(|(it, _)| it.uid.clone())

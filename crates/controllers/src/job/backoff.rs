@@ -1,10 +1,9 @@
-//! When a failed pod may be replaced: after 10 seconds, then twice that, up to 10 minutes, until one succeeds.
+//! Back-off of failed pods: 10 seconds, then twice that, up to 10 minutes, until one succeeds.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::core::v1::Pod;
-use api::json::Value;
 use api::time::Timestamp;
 
 use crate::pods::{condition, until};
@@ -20,7 +19,7 @@ pub(super) struct Backoff {
 }
 
 impl Backoff {
-    /// With what has ended since.
+    /// Returns the back-off including pods that have ended since.
     pub(super) fn after(&self, succeeded: &[Arc<Pod>], failed: &[Arc<Pod>]) -> Self {
         let last_success = succeeded.iter().map(|pod| ended_at(pod)).max();
         let mut failures: Vec<Timestamp> = failed.iter().map(|pod| ended_at(pod)).collect();
@@ -36,13 +35,13 @@ impl Backoff {
         Self { failures: before.failures.saturating_add(count), last: failures.last().copied().or(before.last) }
     }
 
-    /// How long to wait.
+    /// Returns the remaining delay.
     pub(super) fn remaining(&self, now: Timestamp) -> Duration {
         self.last.map_or(Duration::ZERO, |last| remaining(self.failures, last, now))
     }
 }
 
-/// How long to wait after this many failures, the last at a time.
+/// Returns the remaining delay after this many failures, given the time of the last one.
 pub(super) fn remaining(failures: u32, last: Timestamp, now: Timestamp) -> Duration {
     if failures == 0 {
         return Duration::ZERO;
@@ -53,10 +52,10 @@ pub(super) fn remaining(failures: u32, last: Timestamp, now: Timestamp) -> Durat
     until(last.plus_seconds(seconds), now)
 }
 
-/// When a pod ended: as its containers say, or its conditions, or its deletion.
+/// Time at which a pod ended: from its containers, its conditions, or its deletion.
 pub(super) fn ended_at(pod: &Pod) -> Timestamp {
     let of_container = |status: &api::core::v1::ContainerStatus| {
-        let text = status.state.as_ref()?.at(&["terminated", "finishedAt"]).and_then(Value::as_str)?;
+        let text = status.state.as_ref()?.str_at(&["terminated", "finishedAt"])?;
         Timestamp::parse(text).ok()
     };
     // Sidecars end after all others.

@@ -7,7 +7,7 @@ use std::fmt;
 pub(super) struct Intervals(Vec<(i32, i32)>);
 
 impl Intervals {
-    /// Reads indexes below `completions`; what is not understood is left out.
+    /// Parses indexes below `completions`; invalid parts are ignored.
     pub(super) fn parse(text: &str, completions: i32) -> Self {
         let mut indexes = Self::default();
         for part in text.split(',').filter(|part| !part.is_empty()) {
@@ -60,7 +60,7 @@ impl Intervals {
         self.0.is_empty()
     }
 
-    /// How many indexes both have.
+    /// Number of indexes in both.
     pub(super) fn overlap(&self, other: &Self) -> i32 {
         let shared =
             |a: &(i32, i32), b: &(i32, i32)| a.1.min(b.1).saturating_sub(a.0.max(b.0)).saturating_add(1).max(0);

@@ -1,19 +1,18 @@
-//! What failures of pods mean for a Job, and when it has succeeded early.
+//! Pod failure policy and success policy of a Job.
 
 use api::batch::v1::{Job, OnExitCodes, PodFailurePolicyRule};
 use api::core::v1::Pod;
-use api::json::Value;
 
 use super::indexes::Intervals;
 
-/// What the policy says about a failed pod.
+/// Decision of the policy about a failed pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It counts, as without a policy.
+    /// The failure counts, as without a policy.
     Count,
-    /// It does not count.
+    /// The failure does not count.
     Ignore,
-    /// Its index has failed.
+    /// The index of the pod has failed.
     FailIndex,
     /// The Job has failed, and why.
     FailJob(String),
@@ -43,7 +42,7 @@ pub(super) fn verdict(job: &Job, pod: &Pod) -> Verdict {
     Verdict::Count
 }
 
-/// Why a rule matches, if it does.
+/// Returns the reason why a rule matches, if it does.
 fn cause(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
     let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
     if let Some(codes) = &rule.on_exit_codes {
@@ -60,11 +59,11 @@ fn cause(rule: &PodFailurePolicyRule, pod: &Pod) -> Option<String> {
     Some(format!("Pod {namespace}/{name} has condition {}", condition.condition_type))
 }
 
-/// The first container whose exit code is meant.
+/// The first container with a matching exit code.
 fn exit_code<'a>(wanted: &OnExitCodes, pod: &'a Pod) -> Option<(&'a str, i64)> {
     let statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
     let mut exited = statuses.filter_map(|status| {
-        let code = status.state.as_ref()?.at(&["terminated", "exitCode"]).and_then(Value::as_i64)?;
+        let code = status.state.as_ref()?.i64_at(&["terminated", "exitCode"])?;
         Some((status.name.as_str(), code))
     });
     exited.find(|(name, code)| {
@@ -79,7 +78,7 @@ fn exit_code<'a>(wanted: &OnExitCodes, pod: &'a Pod) -> Option<(&'a str, i64)> {
     })
 }
 
-/// Why the success policy holds, if it does.
+/// Returns the reason why the success policy is met, if it is.
 pub(super) fn success(job: &Job, succeeded: &Intervals) -> Option<String> {
     let completions = job.spec.completions.unwrap_or(0);
     let rules = &job.spec.success_policy.as_ref()?.rules;

@@ -1,4 +1,4 @@
-//! How a Job stands, and which pods it needs.
+//! State of a Job, and the pods it needs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ use crate::pods::{is_active, is_ready, is_terminating, sort_newest_first, until}
 /// No more pods than this are made or deleted at a time.
 const BURST: usize = 500;
 
-/// What a round goes by.
-pub(super) struct Seen {
+/// Input of a round.
+pub(super) struct ObservedState {
     pub(super) job: Arc<Document<Job>>,
     /// The pods that the Job controls.
     pub(super) pods: Vec<Arc<Pod>>,
@@ -31,7 +31,7 @@ pub(super) struct Seen {
     pub(super) now: Timestamp,
 }
 
-/// What is done about pods.
+/// Work on pods.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Work {
     None,
@@ -42,16 +42,16 @@ pub(super) enum Work {
     GiveUp(Vec<Arc<Pod>>),
 }
 
-/// What came of it.
+/// Result of the work.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Outcome {
     pub(super) created: usize,
     pub(super) removed: Vec<Arc<Pod>>,
 }
 
-/// How a Job stands.
+/// State of a Job.
 pub(super) struct State<'a> {
-    pub(super) seen: &'a Seen,
+    pub(super) seen: &'a ObservedState,
     pub(super) job: &'a Document<Job>,
     /// The status to be, so far.
     pub(super) status: JobStatus,
@@ -65,7 +65,7 @@ pub(super) struct State<'a> {
     pub(super) failed_indexes: Option<Intervals>,
     /// Failed pods that wait for their replacement, by index.
     pub(super) delayed: HashMap<i32, Arc<Pod>>,
-    /// How the Job is decided.
+    /// Final condition of the Job.
     pub(super) decided: Option<JobCondition>,
     backoff: Backoff,
     work: Work,
@@ -109,7 +109,7 @@ fn number(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
-pub(super) fn assess(seen: &Seen) -> State<'_> {
+pub(super) fn assess(seen: &ObservedState) -> State<'_> {
     let job = &*seen.job;
     let mut status = job.status.clone();
     let uncounted = status.uncounted_terminated_pods.get_or_insert_default().clone();
@@ -143,7 +143,7 @@ pub(super) fn assess(seen: &Seen) -> State<'_> {
 }
 
 impl State<'_> {
-    /// What is to be done about pods.
+    /// Takes the planned work.
     pub(super) fn work(&mut self) -> Work {
         std::mem::replace(&mut self.work, Work::None)
     }
@@ -165,7 +165,7 @@ impl State<'_> {
         index_of(pod).filter(|index| *index < self.completions())
     }
 
-    /// Pods that have ended and are not noted yet.
+    /// Pods that have ended and are not recorded yet.
     fn newly_ended(&self, noted: &BTreeSet<Text>, has_ended: impl Fn(&Pod) -> bool) -> Vec<Arc<Pod>> {
         let is_new = |pod: &&Arc<Pod>| {
             is_tracked(pod)
@@ -180,7 +180,7 @@ impl State<'_> {
         Some(condition("FailureTarget", "True", reason, message, self.seen.now))
     }
 
-    /// Counts, and decides whether the Job is over.
+    /// Counts pods, and decides whether the Job has finished.
     fn judge(&mut self) {
         let (job, now) = (self.job, self.seen.now);
         let succeeded = self.newly_ended(&self.uncounted_succeeded, |pod| pod.status.phase == "Succeeded");
@@ -229,7 +229,7 @@ impl State<'_> {
         self.again = Some(self.again.map_or(delay, |known| known.min(delay)));
     }
 
-    /// When the Job has been active for too long.
+    /// Time at which the active deadline ends.
     fn deadline(&self) -> Option<Timestamp> {
         let seconds = self.job.spec.active_deadline_seconds.filter(|_| !is_suspended(self.job))?;
         Some(self.status.start_time?.plus_seconds(seconds))
@@ -308,7 +308,7 @@ impl State<'_> {
         delayed
     }
 
-    /// Which pods are made or taken away.
+    /// Plans the creation or deletion of pods.
     fn plan(&mut self) {
         let job = self.job;
         if self.decided.is_some() {
@@ -404,7 +404,7 @@ impl State<'_> {
         chosen
     }
 
-    /// Goes on with what came of the work.
+    /// Continues with the result of the work.
     pub(super) fn conclude(&mut self, outcome: &Outcome) -> Tracking {
         let removed = number(outcome.removed.len());
         let removed_ready = number(outcome.removed.iter().filter(|pod| is_ready(pod)).count());

@@ -1,19 +1,18 @@
-//! How the pods of a Job look.
+//! Pods of a Job.
 
 use api::batch::v1::Job;
 use api::core::v1::Pod;
 use api::json;
 use api::json::Value;
+use api::well_known::ANNOTATION_JOB_COMPLETION_INDEX;
 use client::Document;
 use client::resources::Served as _;
 
 use super::FINALIZER;
 use super::policy::verdict;
-use crate::edit;
 use crate::ownership::Controller;
 use crate::pods::from_template;
 
-pub(super) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 const FAILURES: &str = "batch.kubernetes.io/job-index-failure-count";
 const IGNORED: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 const VARIABLE: &str = "JOB_COMPLETION_INDEX";
@@ -22,19 +21,19 @@ const PREFIX_MAX: usize = 58;
 
 /// The index of a pod.
 pub(super) fn index_of(pod: &Pod) -> Option<i32> {
-    pod.metadata.annotations.get(INDEX)?.parse().ok().filter(|index| *index >= 0)
+    pod.metadata.annotations.get(ANNOTATION_JOB_COMPLETION_INDEX)?.parse().ok().filter(|index| *index >= 0)
 }
 
 fn count(pod: &Pod, annotation: &str) -> u32 {
     pod.metadata.annotations.get(annotation).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// How often the index of a pod failed before it, as far as that counts.
+/// Number of earlier failures of a pod's index that count.
 pub(super) fn failures_of(pod: &Pod) -> u32 {
     count(pod, FAILURES)
 }
 
-/// How often the index of a pod failed before it.
+/// Number of all earlier failures of a pod's index.
 pub(super) fn all_failures_of(pod: &Pod) -> u32 {
     count(pod, FAILURES).saturating_add(count(pod, IGNORED))
 }
@@ -44,9 +43,8 @@ pub(super) fn pod(job: &Document<Job>) -> Value {
     let controller = Controller { resource: &Job::RESOURCE, metadata: job.metadata() };
     let template = job.value().at(&["spec", "template"]).cloned().unwrap_or_default();
     let mut pod = from_template(&template, controller);
-    if let Some(finalizers) = edit::list(&mut pod, &["metadata", "finalizers"])
-        && !finalizers.iter().any(|it| it.as_str() == Some(FINALIZER))
-    {
+    let finalizers = pod.make_list_at(&["metadata", "finalizers"]);
+    if !finalizers.iter().any(|it| it.as_str() == Some(FINALIZER)) {
         finalizers.push(FINALIZER.into());
     }
     pod
@@ -57,12 +55,12 @@ pub(super) fn pod_of_index(job: &Document<Job>, index: i32, before: Option<&Pod>
     let mut pod = pod(job);
     let name = &job.metadata().name;
     let number = index.to_string();
-    edit::set(&mut pod, &["metadata", "annotations", INDEX], number.as_str());
-    edit::set(&mut pod, &["metadata", "labels", INDEX], number.as_str());
+    pod.set_at(&["metadata", "annotations", ANNOTATION_JOB_COMPLETION_INDEX], number.as_str());
+    pod.set_at(&["metadata", "labels", ANNOTATION_JOB_COMPLETION_INDEX], number.as_str());
     let ending = format!("-{number}-");
     let kept = name.get(..PREFIX_MAX.saturating_sub(ending.len())).unwrap_or(name);
-    edit::set(&mut pod, &["metadata", "generateName"], format!("{kept}{ending}"));
-    edit::set(&mut pod, &["spec", "hostname"], format!("{name}-{number}"));
+    pod.set_at(&["metadata", "generateName"], format!("{kept}{ending}"));
+    pod.set_at(&["spec", "hostname"], format!("{name}-{number}"));
     if job.spec.backoff_limit_per_index.is_some() {
         let (mut failures, mut ignored) = before.map_or((0, 0), |pod| (count(pod, FAILURES), count(pod, IGNORED)));
         if let Some(before) = before {
@@ -72,9 +70,9 @@ pub(super) fn pod_of_index(job: &Document<Job>, index: i32, before: Option<&Pod>
                 ignored = ignored.saturating_add(1);
             }
         }
-        edit::set(&mut pod, &["metadata", "annotations", FAILURES], failures.to_string());
+        pod.set_at(&["metadata", "annotations", FAILURES], failures.to_string());
         if ignored > 0 {
-            edit::set(&mut pod, &["metadata", "annotations", IGNORED], ignored.to_string());
+            pod.set_at(&["metadata", "annotations", IGNORED], ignored.to_string());
         }
     }
     for list in ["initContainers", "containers"] {
@@ -84,11 +82,11 @@ pub(super) fn pod_of_index(job: &Document<Job>, index: i32, before: Option<&Pod>
     pod
 }
 
-/// Lets a container know its index, unless it says otherwise itself.
+/// Adds the index to a container's environment, unless it is already set.
 fn tell_index(container: &mut Value) {
-    let Some(variables) = edit::list(container, &["env"]) else { return };
+    let variables = container.make_list_at(&["env"]);
     if !variables.iter().any(|variable| variable.str_at(&["name"]) == Some(VARIABLE)) {
-        let path = format!("metadata.labels['{INDEX}']");
+        let path = format!("metadata.labels['{ANNOTATION_JOB_COMPLETION_INDEX}']");
         variables.push(json!({"name": VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}}));
     }
 }

@@ -6,10 +6,11 @@ use api::batch::v1::Job;
 use api::core::v1::Pod;
 use api::json::Value;
 use api::time::Timestamp;
+use api::well_known::ANNOTATION_JOB_COMPLETION_INDEX;
 use client::Document;
 
 use super::backoff::Backoff;
-use super::rule::{self, Outcome, Seen, Work};
+use super::rule::{self, ObservedState, Outcome, Work};
 
 fn job(spec: &str, status: &str) -> Arc<Document<Job>> {
     let text = format!(
@@ -30,7 +31,7 @@ fn pods(all: &str) -> Vec<Arc<Pod>> {
         }
         let index: String = word.chars().filter(char::is_ascii_digit).collect();
         if !index.is_empty() {
-            pod.metadata.annotations.insert(super::template::INDEX.into(), index.into());
+            pod.metadata.annotations.insert(ANNOTATION_JOB_COMPLETION_INDEX.into(), index.into());
         }
         pod.status.phase = match word.as_bytes()[0] {
             b's' => "Succeeded".into(),
@@ -46,9 +47,10 @@ fn pods(all: &str) -> Vec<Arc<Pod>> {
     all.split_whitespace().enumerate().map(pod).collect()
 }
 
-/// One round in which everything works: what is done, the first and the last status.
+/// One successful round: the work, the first and the last status.
 fn round(job: Arc<Document<Job>>, all: &str) -> (Work, Option<Value>, Option<Value>) {
-    let seen = Seen { job, pods: pods(all), backoff: Backoff::default(), now: Timestamp { seconds: 1000, nanos: 0 } };
+    let seen =
+        ObservedState { job, pods: pods(all), backoff: Backoff::default(), now: Timestamp { seconds: 1000, nanos: 0 } };
     let mut state = rule::assess(&seen);
     let work = state.work();
     let outcome = match &work {
@@ -67,8 +69,8 @@ fn round(job: Arc<Document<Job>>, all: &str) -> (Work, Option<Value>, Option<Val
 }
 
 fn conditions(status: &Value) -> Vec<(String, String)> {
-    let all = status.at(&["conditions"]).and_then(Value::as_array).unwrap_or_default();
-    let text = |condition: &Value, field: &str| condition.str_at(&[field]).unwrap_or_default().to_owned();
+    let all = status.list("conditions");
+    let text = |condition: &Value, field: &str| condition.text(field).to_owned();
     all.iter().map(|condition| (text(condition, "type"), text(condition, "reason"))).collect()
 }
 
@@ -77,7 +79,7 @@ fn pods_are_made_up_to_the_parallelism_and_the_rest() {
     let (work, first, last) = round(job("", "{}"), "");
     assert!(matches!(work, Work::Create(pods) if pods.len() == 2));
     let first = first.unwrap();
-    assert_eq!(crate::edit::int(&first, &["active"]), 2);
+    assert_eq!(first.int("active"), 2);
     assert!(first.str_at(&["startTime"]).is_some() && last.is_none());
     let (work, ..) = round(job("", r#"{"succeeded":2}"#), "");
     assert!(matches!(work, Work::Create(pods) if pods.len() == 1));
@@ -88,14 +90,14 @@ fn ends_are_noted_before_they_are_counted() {
     let (_, first, last) = round(job("", "{}"), "s r");
     let first = first.unwrap();
     assert_eq!(first.at(&["uncountedTerminatedPods", "succeeded"]), Some(&api::json!(["u0"])));
-    assert_eq!(crate::edit::int(&first, &["succeeded"]), 0);
+    assert_eq!(first.int("succeeded"), 0);
     let last = last.unwrap();
-    assert_eq!(crate::edit::int(&last, &["succeeded"]), 1);
+    assert_eq!(last.int("succeeded"), 1);
     assert_eq!(last.at(&["uncountedTerminatedPods"]), Some(&Value::object()));
-    // A crash between the two: the finalizer is gone, the uid still stands there.
+    // A crash between the two: the finalizer is removed, the UID is still listed.
     let noted = r#"{"active":1,"ready":0,"terminating":0,"startTime":"2026-01-01T00:00:00Z","uncountedTerminatedPods":{"succeeded":["u0"]}}"#;
     let (_, first, _) = round(job("", noted), "s- r");
-    assert_eq!(crate::edit::int(&first.unwrap(), &["succeeded"]), 1);
+    assert_eq!(first.unwrap().int("succeeded"), 1);
 }
 
 #[test]
@@ -127,7 +129,7 @@ fn suspension_gives_pods_up_without_counting_them() {
     let first = first.unwrap();
     assert_eq!(conditions(&first), [("Suspended".to_owned(), "JobSuspended".to_owned())]);
     assert!(first.get("startTime").is_none() && first.get("uncountedTerminatedPods") == Some(&Value::object()));
-    assert_eq!((crate::edit::int(&first, &["terminating"]), last), (2, None));
+    assert_eq!((first.int("terminating"), last), (2, None));
 }
 
 #[test]
@@ -137,17 +139,17 @@ fn indexes_are_made_once_and_counted_at_once() {
     // Two pods have index 2: the newer one goes.
     assert!(matches!(work, Work::GiveUp(pods) if pods.len() == 1));
     let first = first.unwrap();
-    assert_eq!((first.str_at(&["completedIndexes"]), crate::edit::int(&first, &["succeeded"])), (Some("0,1"), 2));
+    assert_eq!((first.str_at(&["completedIndexes"]), first.int("succeeded")), (Some("0,1"), 2));
     let (work, ..) = round(job(indexed, r#"{"completedIndexes":"1","succeeded":1}"#), "r0");
     let Work::Create(pods) = work else { panic!("{work:?}") };
     assert_eq!(pods[0].str_at(&["metadata", "generateName"]), Some("j-2-"));
     assert_eq!(pods[0].str_at(&["spec", "hostname"]), Some("j-2"));
-    let env = pods[0].at(&["spec", "containers"]).and_then(Value::as_array).unwrap()[0].at(&["env"]).unwrap();
+    let env = pods[0].array_at(&["spec", "containers"]).unwrap()[0].at(&["env"]).unwrap();
     assert!(env.to_string().contains("JOB_COMPLETION_INDEX"));
 }
 
 #[test]
-fn policies_decide_what_failures_mean() {
+fn failure_policies_decide_outcomes() {
     let ignore = r#","podFailurePolicy":{"rules":[{"action":"Ignore","onPodConditions":[{"type":"DisruptionTarget","status":"True"}]},
         {"action":"FailJob","onExitCodes":{"operator":"In","values":[42]}}]}"#;
     let mut all = pods("f f");

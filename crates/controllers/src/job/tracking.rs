@@ -1,4 +1,5 @@
-//! How ends are counted: noted in the status, then the finalizer goes, then the number grows.
+//! Counting of ended pods: recorded in the status, then the finalizer is removed, then the number is
+//! incremented.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::action::{Action, Event};
 use crate::edit;
 use crate::ownership::Controller;
 
-/// No more uids than this stand in a status.
+/// Maximum number of UIDs in a status.
 const UNCOUNTED_MAX: usize = 500;
 
 /// The writes that follow from a round.
@@ -29,11 +30,11 @@ pub(super) struct Tracking {
     flush: bool,
     /// Pods that have ended and keep the finalizer for now.
     tracked: BTreeSet<Text>,
-    /// Whose finalizer goes.
+    /// Pods whose finalizer is removed.
     pods: Vec<Arc<Pod>>,
-    /// How the Job ends, once all is counted.
+    /// Final condition of the Job, once everything is counted.
     end: Option<JobCondition>,
-    /// More has ended than fits into a status.
+    /// Whether more pods have ended than fit into a status.
     is_full: bool,
     suspension: Option<&'static str>,
     changed: bool,
@@ -73,7 +74,7 @@ impl Tracking {
             }
             decided => tracking.end = decided,
         }
-        // Kubernetes: neither the first start nor an empty list of uids is worth a write of its own.
+        // Kubernetes: neither the first start nor an empty list of UIDs triggers a separate write.
         let compared = JobStatus {
             start_time: job.status.start_time.or(tracking.status.start_time),
             uncounted_terminated_pods: tracking
@@ -87,7 +88,7 @@ impl Tracking {
         tracking
     }
 
-    /// Notes pods that have ended, and whose finalizer can go.
+    /// Records ended pods, and those whose finalizer can be removed.
     fn note_ends(&mut self, state: &State<'_>) {
         let job = state.job;
         let decided = state.decided.as_ref().map(|it| it.condition_type.as_str());
@@ -143,33 +144,33 @@ impl Tracking {
 
     fn document(&self) -> Value {
         let mut object = self.job.to_value();
-        edit::set(&mut object, &["status"], edit::document(&self.status));
+        object.set_at(&["status"], edit::document(&self.status));
         object
     }
 
-    /// What is told before anything is written.
+    /// Events before the first write.
     pub(super) fn events(&self) -> Vec<Action> {
         let message = |reason: &str| if reason == "Suspended" { "Job suspended" } else { "Job resumed" };
         let event = self.suspension.map(|reason| Action::normal(&self.about, reason, message(reason).to_owned()));
         event.into_iter().collect()
     }
 
-    /// The status with the uids of what has ended, if it is new.
+    /// The status with the UIDs of ended pods, if it has changed.
     pub(super) fn first_status(&self) -> Option<Value> {
         self.flush.then(|| self.document())
     }
 
-    /// Whose finalizer goes then.
+    /// Pods whose finalizer is then removed.
     pub(super) fn pods(&self) -> &[Arc<Pod>] {
         &self.pods
     }
 
-    /// Notes that the finalizer of a pod is gone.
+    /// Records that the finalizer of a pod was removed.
     pub(super) fn freed(&mut self, pod: &Pod) {
         self.tracked.remove(&pod.metadata.uid);
     }
 
-    /// The status with the numbers, if it is new; `all` finalizers that should go have gone.
+    /// Returns the status with the counts, if it has changed; `all` is true if all finalizers were removed.
     pub(super) fn last_status(&mut self, all: bool) -> Option<Value> {
         let counted = count(&mut self.status, &self.tracked);
         let uncounted = self.status.uncounted_terminated_pods.clone().unwrap_or_default();
@@ -187,7 +188,7 @@ impl Tracking {
         (counted || self.changed).then(|| self.document())
     }
 
-    /// What is told once the Job is over.
+    /// Events after the end of the Job.
     pub(super) fn end(&self) -> Vec<Event> {
         let Some(end) = self.end.as_ref().filter(|_| self.changed) else { return Vec::new() };
         let event = |severity, reason, message: &str| Event {
@@ -216,7 +217,7 @@ fn reason(text: &str) -> &'static str {
     REASONS.iter().find(|reason| **reason == text).copied().unwrap_or("Failed")
 }
 
-/// Moves uids whose pods have no finalizer any more to the numbers. Tells whether there were any.
+/// Moves UIDs whose pods have no finalizer any more to the counts. Returns whether there were any.
 fn count(status: &mut JobStatus, tracked: &BTreeSet<Text>) -> bool {
     let uncounted = status.uncounted_terminated_pods.get_or_insert_default();
     let settle = |uids: &mut Vec<Text>, number: &mut i32| {

@@ -1,14 +1,16 @@
-//! Objects as an API server keeps them, over HTTP as far as controllers speak it.
+//! Objects in an API server, over the part of HTTP that controllers use.
 
+use locks::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use api::json;
 use api::json::Value;
+use api::metadata;
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt as _, Full};
@@ -21,14 +23,14 @@ use crate::edit;
 /// Plural, namespace and name.
 pub(super) type Id = (String, String, String);
 
-/// What a controller did to an object, with the object as it was and as it is.
+/// A write of a controller, with the object before and after it.
 pub(super) struct Write<'a> {
     pub(super) plural: &'a str,
     pub(super) old: Option<&'a Value>,
     pub(super) new: Option<&'a Value>,
 }
 
-/// Says what is wrong after a write of a controller.
+/// Returns the violation after a write of a controller.
 pub(super) type Observer = Box<dyn FnMut(&Objects, &Write<'_>) -> Option<String> + Send>;
 
 /// All objects.
@@ -37,11 +39,11 @@ pub(super) type Objects = BTreeMap<Id, Value>;
 pub(super) struct State {
     pub(super) objects: Objects,
     revision: u64,
-    /// Every change: plural, revision, and the line that tells of it.
+    /// Every change: plural, revision, and the line of the watch event.
     history: Vec<(String, u64, String)>,
     watchers: Vec<(String, mpsc::UnboundedSender<(Instant, String)>)>,
     pub(super) dice: Dice,
-    /// How many of a hundred writes fail.
+    /// Percentage of writes that fail.
     pub(super) faults: u64,
     /// News may be so old.
     pub(super) lag_ms: u64,
@@ -53,7 +55,7 @@ pub(super) struct State {
 #[derive(Clone)]
 pub(super) struct Server(Arc<Mutex<State>>);
 
-/// Why a request is refused.
+/// A rejection of a request.
 struct Refusal(StatusCode, &'static str);
 
 const CONFLICT: Refusal = Refusal(StatusCode::CONFLICT, "Conflict");
@@ -72,27 +74,27 @@ impl State {
 
     fn stamp(&mut self, object: &mut Value) {
         self.revision += 1;
-        edit::set(object, &["metadata", "resourceVersion"], self.revision.to_string());
+        object.set_at(&["metadata", "resourceVersion"], self.revision.to_string());
     }
 
-    /// Puts an object there as if it had just been made.
+    /// Adds an object as if it had just been created.
     pub(super) fn create(&mut self, plural: &str, mut object: Value) -> Option<Value> {
         self.made += 1;
         let made = self.made;
-        if edit::name(&object).is_empty() {
-            let prefix = object.str_at(&["metadata", "generateName"]).unwrap_or_default();
+        if metadata::name(&object).is_empty() {
+            let prefix = object.text_at(&["metadata", "generateName"]);
             let name = format!("{prefix}{made:05}");
-            edit::set(&mut object, &["metadata", "name"], name);
+            object.set_at(&["metadata", "name"], name);
         }
-        let id = (plural.to_owned(), edit::namespace(&object).to_owned(), edit::name(&object).to_owned());
+        let id = (plural.to_owned(), metadata::namespace(&object).to_owned(), metadata::name(&object).to_owned());
         if self.objects.contains_key(&id) {
             return None;
         }
-        edit::set(&mut object, &["metadata", "uid"], format!("uid-{made}"));
-        edit::set(&mut object, &["metadata", "creationTimestamp"], edit::time(now()));
-        edit::set(&mut object, &["metadata", "generation"], 1);
+        object.set_at(&["metadata", "uid"], format!("uid-{made}"));
+        object.set_at(&["metadata", "creationTimestamp"], edit::time(now()));
+        object.set_at(&["metadata", "generation"], 1);
         if plural == "pods" {
-            edit::set(&mut object, &["status", "phase"], "Pending");
+            object.set_at(&["status", "phase"], "Pending");
         }
         self.stamp(&mut object);
         self.tell("ADDED", plural, &object);
@@ -100,7 +102,7 @@ impl State {
         Some(object)
     }
 
-    /// Changes an object. One that is going and that nothing keeps is gone then.
+    /// Changes an object. An object that is being deleted without finalizers is removed.
     pub(super) fn change(&mut self, id: &Id, change: impl FnOnce(&mut Value)) -> Option<Value> {
         let old = self.objects.get(id)?.clone();
         let mut new = old.clone();
@@ -109,12 +111,12 @@ impl State {
             return Some(old);
         }
         if new.get("spec") != old.get("spec") {
-            edit::set(&mut new, &["metadata", "generation"], edit::int(&old, &["metadata", "generation"]) + 1);
+            new.set_at(&["metadata", "generation"], old.int_at(&["metadata", "generation"]) + 1);
         }
         self.stamp(&mut new);
-        let is_kept = new.at(&["metadata", "finalizers"]).and_then(Value::as_array).is_some_and(|it| !it.is_empty());
+        let is_kept = new.array_at(&["metadata", "finalizers"]).is_some_and(|it| !it.is_empty());
         let goes = new.at(&["metadata", "deletionTimestamp"]).is_some();
-        let waits = edit::int(&new, &["metadata", "deletionGracePeriodSeconds"]) > 0;
+        let waits = new.int_at(&["metadata", "deletionGracePeriodSeconds"]) > 0;
         if goes && !waits && !is_kept {
             self.objects.remove(id);
             self.tell("DELETED", &id.0, &new);
@@ -125,21 +127,21 @@ impl State {
         Some(new)
     }
 
-    /// Asks an object to go; a pod that runs takes its time.
+    /// Deletes an object; a running pod terminates gracefully.
     pub(super) fn delete(&mut self, id: &Id, at_once: bool) {
         let Some(object) = self.objects.get(id) else { return };
         let is_going = object.at(&["metadata", "deletionTimestamp"]).is_some();
         let has_ended = matches!(object.str_at(&["status", "phase"]), Some("Succeeded" | "Failed"));
         let is_bound = object.str_at(&["spec", "nodeName"]).is_some();
         let waits = id.0 == "pods" && is_bound && !has_ended && !at_once;
-        let is_kept = object.at(&["metadata", "finalizers"]).and_then(Value::as_array).is_some_and(|it| !it.is_empty());
+        let is_kept = object.array_at(&["metadata", "finalizers"]).is_some_and(|it| !it.is_empty());
         if is_going && (waits || (is_kept && !at_once)) {
             return;
         }
         self.change(id, |object| {
-            edit::set(object, &["metadata", "deletionTimestamp"], edit::time(now()));
+            object.set_at(&["metadata", "deletionTimestamp"], edit::time(now()));
             let seconds = if waits { 30 } else { 0 };
-            edit::set(object, &["metadata", "deletionGracePeriodSeconds"], seconds);
+            object.set_at(&["metadata", "deletionGracePeriodSeconds"], seconds);
         });
     }
 
@@ -149,12 +151,12 @@ impl State {
             Method::GET => stored.ok_or(NOT_FOUND),
             Method::POST => {
                 let mut object = body.clone();
-                edit::set(&mut object, &["metadata", "namespace"], id.1.as_str());
+                object.set_at(&["metadata", "namespace"], id.1.as_str());
                 self.create(&id.0, object).ok_or(EXISTS)
             }
             Method::PUT => {
                 let stored = stored.ok_or(NOT_FOUND)?;
-                let version = |it: &Value| it.str_at(&["metadata", "resourceVersion"]).unwrap_or_default().to_owned();
+                let version = |it: &Value| it.text_at(&["metadata", "resourceVersion"]).to_owned();
                 if version(&stored) != version(body) {
                     return Err(CONFLICT);
                 }
@@ -162,12 +164,12 @@ impl State {
                 let changed = self.change(id, |object| {
                     let annotations = written.at(&["metadata", "annotations"]).cloned();
                     if part == "status" {
-                        edit::set(object, &["status"], written.get("status").cloned().unwrap_or_default());
-                        edit::set_or_remove(object, &["metadata", "annotations"], annotations);
+                        object.set_at(&["status"], written.get("status").cloned().unwrap_or_default());
+                        object.set_or_remove_at(&["metadata", "annotations"], annotations);
                     } else {
                         let status = object.get("status").cloned();
                         *object = written;
-                        edit::set_or_remove(object, &["status"], status);
+                        object.set_or_remove_at(&["status"], status);
                     }
                 });
                 changed.ok_or(NOT_FOUND)
@@ -203,7 +205,7 @@ impl State {
         let old = self.objects.get(&id).cloned();
         let result = self.perform(method, &id, part, body)?;
         if *method == Method::POST {
-            edit::name(&result).clone_into(&mut id.2);
+            metadata::name(&result).clone_into(&mut id.2);
         }
         if is_write && let Some(mut observer) = self.observer.take() {
             let new = self.objects.get(&id);
@@ -215,7 +217,7 @@ impl State {
         if fails { Err(BROKEN) } else { Ok(result) }
     }
 
-    /// What a watcher of a plural is told first.
+    /// First messages to a watcher of a plural.
     fn begin_watch(&self, plural: &str, from: Option<u64>) -> String {
         if let Some(from) = from {
             let news = self.history.iter().filter(|(of, revision, _)| of == plural && *revision > from);
@@ -244,7 +246,7 @@ fn merge(target: &mut Value, patch: &Value) {
                 list.retain(|item| !gone.contains(item));
             }
         } else if key == "ownerReferences" {
-            let list = edit::list(target, &[key]).unwrap();
+            let list = target.make_list_at(&[key]);
             for reference in value.as_array().unwrap_or_default() {
                 list.retain(|known| known.str_at(&["uid"]) != reference.str_at(&["uid"]));
                 if reference.get("$patch").is_none() {
@@ -252,14 +254,14 @@ fn merge(target: &mut Value, patch: &Value) {
                 }
             }
         } else if value.is_null() {
-            edit::remove(target, &[key]);
+            target.remove_at(&[key]);
         } else if value.as_object().is_some() {
             if target.get(key).is_none() {
-                edit::set(target, &[key], Value::object());
+                target.set_at(&[key], Value::object());
             }
             merge(target.get_mut(key).unwrap(), value);
         } else {
-            edit::set(target, &[key], value.clone());
+            target.set_at(&[key], value.clone());
         }
     }
 }
@@ -281,7 +283,7 @@ impl Server {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap()
+        self.0.lock()
     }
 
     fn watch(&self, plural: &str, query: &str) -> Lines {
@@ -300,7 +302,7 @@ impl Server {
                     let lag = state.lag_ms + 1;
                     state.dice.below(lag)
                 };
-                // From when it happened: what is late does not make all that follows later and later.
+                // Relative to the time of the change: one delay does not accumulate for later changes.
                 tokio::time::sleep_until(at + Duration::from_millis(wait)).await;
                 alive = sender.send(line).is_ok();
             }
@@ -309,7 +311,7 @@ impl Server {
     }
 }
 
-/// The body of an answer: a watch that goes on, or one piece.
+/// The body of a response: a watch, or one piece.
 pub(super) struct Lines(mpsc::UnboundedReceiver<String>);
 
 impl http_body::Body for Lines {
@@ -324,7 +326,7 @@ impl http_body::Body for Lines {
     }
 }
 
-/// What a path names: plural, namespace, name, and the part below it.
+/// Target of a path: plural, namespace, name, and subresource.
 fn target(path: &str) -> (Id, String) {
     let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     parts.drain(..if parts[0] == "api" { 2 } else { 3 });

@@ -1,4 +1,4 @@
-//! What each workload promises, whatever happens to its pods, nodes, writes and controllers.
+//! Invariants of each workload under disturbances of its pods, nodes, writes and controllers.
 
 mod cronjob;
 mod daemonset;
@@ -7,8 +7,9 @@ mod job;
 mod replicaset;
 mod statefulset;
 
+use locks::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::json;
@@ -18,9 +19,8 @@ use tokio::time::Instant;
 use super::Dice;
 use super::server::Objects;
 use super::world::{NAMESPACE, World};
-use crate::edit;
 
-/// How many worlds each model is played in; `CELPLANE_WORLDS` asks for more.
+/// Number of worlds for each model; set `CELPLANE_WORLDS` for more.
 fn worlds() -> std::ops::Range<u64> {
     0..std::env::var("CELPLANE_WORLDS").map_or(40, |count| count.parse().unwrap())
 }
@@ -28,22 +28,22 @@ fn worlds() -> std::ops::Range<u64> {
 /// News of a spec has reached everybody after this time.
 const WINDOW: Duration = Duration::from_secs(20);
 
-/// What was asked for of late: controllers may still act on any of it.
+/// Recently requested states: controllers may still act on any of them.
 #[derive(Clone, Default)]
 struct Bounds(Arc<Mutex<Recent>>);
 
 #[derive(Default)]
 struct Recent {
-    /// The least and the most that there may be, and until when that was asked for; the last one still is.
+    /// Minimum and maximum number, and the time until which it was requested; `None` for the last one.
     asked: VecDeque<(i64, i64, Option<Instant>)>,
-    /// Pods that were lost and that no controller took away. How long it takes to make up for one is not bounded, with
-    /// writes that fail and news that come late.
+    /// Pods that were lost and not deleted by a controller. The time to replace one is not bounded, because
+    /// writes fail and events are delayed.
     losses: usize,
 }
 
 impl Bounds {
     fn ask(&self, least: i64, most: i64) {
-        let mut recent = self.0.lock().unwrap();
+        let mut recent = self.0.lock();
         if let Some(last) = recent.asked.back_mut() {
             last.2 = Some(Instant::now());
         }
@@ -51,22 +51,22 @@ impl Bounds {
     }
 
     fn lose(&self, count: usize) {
-        self.0.lock().unwrap().losses += count;
+        self.0.lock().losses += count;
     }
 
     fn losses(&self) -> i64 {
-        i64::try_from(self.0.lock().unwrap().losses).unwrap()
+        i64::try_from(self.0.lock().losses).unwrap()
     }
 
-    /// The smallest of the upper bounds that anybody may still go by.
+    /// The smallest upper bound that a controller may still use.
     fn least_of_most(&self) -> i64 {
         self.now();
-        self.0.lock().unwrap().asked.iter().map(|it| it.1).min().unwrap_or(0)
+        self.0.lock().asked.iter().map(|it| it.1).min().unwrap_or(0)
     }
 
-    /// The least and the most that anybody may still go by.
+    /// The range that a controller may still use.
     fn now(&self) -> (i64, i64) {
-        let mut recent = self.0.lock().unwrap();
+        let mut recent = self.0.lock();
         recent.asked.retain(|(_, _, until)| until.is_none_or(|until| until.elapsed() < WINDOW));
         let least = recent.asked.iter().map(|it| it.0).min().unwrap_or(0);
         (least, recent.asked.iter().map(|it| it.1).max().unwrap_or(0))
@@ -88,7 +88,7 @@ fn is_active(pod: &Value) -> bool {
 }
 
 fn is_ready(pod: &Value) -> bool {
-    let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+    let conditions = pod.list_at(&["status", "conditions"]);
     is_active(pod) && conditions.iter().any(|it| it.str_at(&["status"]) == Some("True"))
 }
 
@@ -97,7 +97,7 @@ fn count(objects: &Objects, counts: impl Fn(&Value) -> bool) -> i64 {
     i64::try_from(pods.filter(|(_, pod)| counts(pod)).count()).unwrap()
 }
 
-/// What can happen to the pods of any workload.
+/// Disturbances of the pods of any workload.
 fn disturb_pods(world: &World, bounds: &Bounds, dice: &mut Dice) {
     let Some(pod) = world.some_pod(dice) else { return };
     match dice.below(4) {
@@ -121,7 +121,7 @@ fn disturb_pods(world: &World, bounds: &Bounds, dice: &mut Dice) {
     }
 }
 
-/// Whether exactly this many pods are there, and serve.
+/// Whether exactly this many pods exist, and are ready.
 fn missing_pods(world: &World, wanted: i64) -> Option<String> {
     let pods = world.list("pods");
     let left: Vec<&Value> = pods.iter().filter(|pod| is_active(pod)).collect();
@@ -130,11 +130,11 @@ fn missing_pods(world: &World, wanted: i64) -> Option<String> {
     (!is_right).then(|| format!("{} pods, {ready} of them ready, instead of {wanted}", left.len()))
 }
 
-/// Whether the status of `web` says these numbers.
+/// Whether the status of `web` has these numbers.
 fn missing_status(world: &World, plural: &str, fields: &[(&str, i64)]) -> Option<String> {
     let object = world.get(plural, "web")?;
-    let generation = edit::int(&object, &["metadata", "generation"]);
-    let is_right = fields.iter().all(|(field, number)| edit::int(&object, &["status", field]) == *number)
-        && edit::int(&object, &["status", "observedGeneration"]) == generation;
+    let generation = object.int_at(&["metadata", "generation"]);
+    let is_right = fields.iter().all(|(field, number)| object.int_at(&["status", field]) == *number)
+        && object.int_at(&["status", "observedGeneration"]) == generation;
     (!is_right).then(|| format!("{:?} instead of {fields:?}", object.get("status").map(ToString::to_string)))
 }

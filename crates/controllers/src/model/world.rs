@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use api::json;
 use api::json::Value;
+use api::metadata;
 use client::controller::Runtime;
 use client::{Client, Health, Shutdown};
 use tokio::task::JoinHandle;
@@ -17,21 +18,21 @@ use crate::settings::Settings;
 
 pub(super) const NAMESPACE: &str = "ns";
 
-/// What a model does and demands.
+/// A model: disturbances, invariants and final state.
 pub(super) trait Model {
     /// The controllers that run.
     fn controllers(&self) -> &'static [&'static str];
 
-    /// Makes what there is at the start.
+    /// Creates the initial objects.
     fn begin(&mut self, world: &World);
 
-    /// Does something that a user, a pod or a node can do.
+    /// Performs an action of a user, a pod or a node.
     fn disturb(&mut self, world: &World, dice: &mut Dice);
 
-    /// What must hold after every write of a controller.
+    /// Invariant after every write of a controller.
     fn observer(&self) -> Observer;
 
-    /// Why it is not yet as the spec asks.
+    /// The difference from the desired state.
     fn missing(&self, world: &World) -> Option<String>;
 }
 
@@ -45,7 +46,7 @@ pub(super) struct World {
 impl World {
     fn start_controllers(&mut self) {
         if let Some(running) = self.running.take() {
-            // As a crash: nothing is finished or handed over.
+            // Like a crash: nothing is finished or handed over.
             running.abort();
         }
         let (stop, shutdown) = Shutdown::channel();
@@ -55,7 +56,8 @@ impl World {
             controllers: self.controllers.iter().map(|name| (*name).to_owned()).collect(),
             features: api::features::Features::default(),
             settings: Settings::default(),
-            runtime: Runtime::new(&telemetry::metrics::Registry::new(), Health::new(), shutdown),
+            runtime: Runtime::new(&telemetry::metrics::Registry::new(), Health::new(), shutdown)
+                .with_clock(super::clock()),
         };
         self.running = Some(tokio::spawn(async move {
             let _stop = stop;
@@ -91,7 +93,7 @@ impl World {
     pub(super) fn some_pod(&self, dice: &mut Dice) -> Option<String> {
         let pods = self.list("pods");
         let index = usize::try_from(dice.below(u64::try_from(pods.len().max(1)).unwrap())).unwrap();
-        pods.get(index).map(|pod| edit::name(pod).to_owned())
+        pods.get(index).map(|pod| metadata::name(pod).to_owned())
     }
 
     /// Ends a pod's containers with an exit code.
@@ -102,12 +104,12 @@ impl World {
             if pod.str_at(&["status", "phase"]) != Some("Running") {
                 return;
             }
-            edit::set(pod, &["status", "phase"], phase);
+            pod.set_at(&["status", "phase"], phase);
             let ready = json!([{"type": "Ready", "status": "False", "lastTransitionTime": (at.clone())}]);
-            edit::set(pod, &["status", "conditions"], ready);
+            pod.set_at(&["status", "conditions"], ready);
             let ended = json!({"exitCode": code, "finishedAt": at});
             let containers = json!([{"name": "c", "state": {"terminated": ended}}]);
-            edit::set(pod, &["status", "containerStatuses"], containers);
+            pod.set_at(&["status", "containerStatuses"], containers);
         });
     }
 
@@ -117,7 +119,7 @@ impl World {
             let status = if is_ready { "True" } else { "False" };
             if pod.str_at(&["status", "phase"]) == Some("Running") {
                 let ready = json!([{"type": "Ready", "status": status, "lastTransitionTime": at}]);
-                edit::set(pod, &["status", "conditions"], ready);
+                pod.set_at(&["status", "conditions"], ready);
             }
         });
     }
@@ -125,8 +127,8 @@ impl World {
     /// All pods of a node are lost with it.
     pub(super) fn lose_node(&self, node: &str) {
         for pod in self.list("pods").iter().filter(|pod| pod.str_at(&["spec", "nodeName"]) == Some(node)) {
-            self.end_pod(edit::name(pod), 137);
-            self.delete_pod(edit::name(pod), true);
+            self.end_pod(metadata::name(pod), 137);
+            self.delete_pod(metadata::name(pod), true);
         }
     }
 
@@ -136,10 +138,10 @@ impl World {
             if !dice.percent(chance) {
                 continue;
             }
-            let name = edit::name(&pod);
+            let name = metadata::name(&pod);
             let is_going = pod.at(&["metadata", "deletionTimestamp"]).is_some();
             let ready = || {
-                let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+                let conditions = pod.list_at(&["status", "conditions"]);
                 conditions.iter().any(|it| it.str_at(&["status"]) == Some("True"))
             };
             match (pod.str_at(&["spec", "nodeName"]), pod.str_at(&["status", "phase"])) {
@@ -153,10 +155,10 @@ impl World {
                     // Daemon pods name their node.
                     let known = ["node-0", "node-1", "node-2"].into_iter().find(|node| named.contains(*node));
                     let node = known.map_or_else(|| format!("node-{}", dice.below(3)), ToOwned::to_owned);
-                    self.edit("pods", name, |pod| edit::set(pod, &["spec", "nodeName"], node));
+                    self.edit("pods", name, |pod| pod.set_at(&["spec", "nodeName"], node));
                 }
                 (_, Some("Pending")) => {
-                    self.edit("pods", name, |pod| edit::set(pod, &["status", "phase"], "Running"));
+                    self.edit("pods", name, |pod| pod.set_at(&["status", "phase"], "Running"));
                     self.set_ready(name, true);
                 }
                 (_, Some("Running")) if chance == 100 && !ready() => self.set_ready(name, true),
@@ -170,9 +172,9 @@ pub(super) fn pod_id(name: &str) -> Id {
     ("pods".to_owned(), NAMESPACE.to_owned(), name.to_owned())
 }
 
-/// How many disturbances there are in a world.
+/// Number of disturbances in a world.
 const STEPS: usize = 24;
-/// A world must be in order so long after the last one.
+/// Time limit for reaching the desired state after the last one.
 const CALM: Duration = Duration::from_secs(3 * 3600);
 
 /// Plays a world to its end.

@@ -1,4 +1,4 @@
-//! What the status of a namespace says about its end.
+//! Status of a terminating namespace.
 //!
 //! Pure. Follows Kubernetes `pkg/controller/namespace/deletion/status_condition_utils.go`.
 
@@ -9,16 +9,16 @@ use api::time::Timestamp;
 
 use crate::edit;
 
-/// What one attempt to empty a namespace found.
+/// Result of one attempt to empty a namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Findings {
-    /// Why it is not known what there is.
+    /// Error of discovery.
     pub(crate) discovery: Option<String>,
-    /// Why something was not deleted.
+    /// Failures of deletions.
     pub(crate) failures: Vec<String>,
-    /// How many objects of each resource remain, as `PLURAL.GROUP`.
+    /// Number of remaining objects by resource, as `PLURAL.GROUP`.
     pub(crate) remaining: BTreeMap<String, usize>,
-    /// How many objects each finalizer holds.
+    /// Number of objects held by each finalizer.
     pub(crate) finalizers: BTreeMap<String, usize>,
 }
 
@@ -67,10 +67,10 @@ impl Findings {
     }
 }
 
-/// The namespace with the conditions that say what was found; nothing if it says so already.
+/// Returns the namespace with the conditions of the findings; `None` if they are unchanged.
 pub(crate) fn with_conditions(namespace: &Value, findings: &Findings, now: Timestamp) -> Option<Value> {
     let mut new = namespace.clone();
-    let conditions = edit::list(&mut new, &["status", "conditions"])?;
+    let conditions = new.make_list_at(&["status", "conditions"]);
     let mut changed = false;
     for (name, reason, message) in CONDITIONS {
         let (status, reason, message) = match findings.trouble(name) {
@@ -91,11 +91,11 @@ pub(crate) fn with_conditions(namespace: &Value, findings: &Findings, now: Times
             continue;
         }
         if !is("status", status) {
-            edit::set(known, &["lastTransitionTime"], edit::time(now));
+            known.set_at(&["lastTransitionTime"], edit::time(now));
         }
-        edit::set(known, &["status"], status);
-        edit::set(known, &["reason"], reason);
-        edit::set(known, &["message"], message);
+        known.set_at(&["status"], status);
+        known.set_at(&["reason"], reason);
+        known.set_at(&["message"], message);
         changed = true;
     }
     changed.then_some(new)
@@ -109,8 +109,8 @@ mod tests {
 
     #[track_caller]
     fn conditions(namespace: &Value) -> Vec<String> {
-        let list = namespace.at(&["status", "conditions"]).and_then(Value::as_array).expect("conditions");
-        let text = |it: &Value, field: &str| it.str_at(&[field]).unwrap_or_default().to_owned();
+        let list = namespace.array_at(&["status", "conditions"]).expect("conditions");
+        let text = |it: &Value, field: &str| it.text(field).to_owned();
         list.iter()
             .map(|it| {
                 format!("{} {} {}: {}", text(it, "type"), text(it, "status"), text(it, "reason"), text(it, "message"))
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_listed_in_order() {
+    fn remaining_content_is_listed_in_order() {
         let namespace = api::json!({"metadata": {"name": "a"}});
         let findings = Findings {
             remaining: BTreeMap::from([("configmaps.".to_owned(), 2), ("widgets.example.com".to_owned(), 1)]),
@@ -148,8 +148,7 @@ mod tests {
         );
         let later = with_conditions(&new, &Findings::default(), Timestamp { seconds: 120, nanos: 0 }).expect("changed");
         let times: Vec<&str> = later
-            .at(&["status", "conditions"])
-            .and_then(Value::as_array)
+            .array_at(&["status", "conditions"])
             .expect("conditions")
             .iter()
             .filter_map(|it| it.str_at(&["lastTransitionTime"]))

@@ -1,7 +1,7 @@
-//! Whether anything is heard of a node, by its status and its lease.
+//! Heartbeats of a node, by its status and its lease.
 //!
-//! Times are this controller's own: when it saw a heartbeat, not when the node says it was. Follows `tryUpdateNodeHealth`
-//! of Kubernetes' node lifecycle controller.
+//! Times are those at which this controller observed a heartbeat, not those reported by the node. Follows
+//! `tryUpdateNodeHealth` of Kubernetes' node lifecycle controller.
 
 use std::time::Duration;
 
@@ -12,18 +12,18 @@ use api::time::Timestamp;
 /// The conditions that become unknown; the network's is others'.
 const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// What was last heard of a node.
+/// The last heartbeat of a node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Health {
-    /// When.
+    /// Time of the heartbeat.
     pub heard_at: Timestamp,
     /// The heartbeat in its Ready condition; nothing if it had none.
     heartbeat: Option<Option<Timestamp>>,
-    /// When its lease was renewed.
+    /// Time of the lease's renewal.
     lease: Option<Timestamp>,
 }
 
-/// How long a node may be silent.
+/// Grace periods for missing heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grace {
     /// A node that has reported.
@@ -44,7 +44,7 @@ pub fn ready(node: &Node) -> Option<&NodeCondition> {
     node.status.conditions.iter().find(|it| it.condition_type == "Ready")
 }
 
-/// Notes what is heard of a node.
+/// Records the heartbeat of a node.
 #[must_use]
 pub fn heard(before: Option<&Health>, node: &Node, lease: Option<Timestamp>, now: Timestamp) -> Health {
     let heartbeat = ready(node).map(|it| it.last_heartbeat_time);
@@ -71,7 +71,7 @@ pub fn is_silent(health: &Health, grace: Grace, now: Timestamp) -> bool {
     now > health.heard_at.plus(allowed)
 }
 
-/// The node's document with all conditions unknown; nothing if Ready says so already.
+/// Returns the node's document with all conditions unknown; `None` if Ready already is.
 #[must_use]
 pub fn silenced(node: &Node, document: &Value, now: Timestamp) -> Option<Value> {
     if ready(node).is_some_and(|it| it.status == "Unknown") {
@@ -135,7 +135,7 @@ mod tests {
         assert!(is_silent(&health, grace, at(61)));
         health = heard(Some(&health), &node_then, Some(at(50)), at(55));
         assert_eq!(health.heard_at, at(55));
-        // The same lease again is nothing new, nor is an older one.
+        // An unchanged or older lease is not a heartbeat.
         health = heard(Some(&health), &node_then, Some(at(40)), at(70));
         assert_eq!(health.heard_at, at(55));
         health = heard(Some(&health), &node(Some("1970-01-01T00:01:00Z")), None, at(80));
@@ -149,13 +149,13 @@ mod tests {
         assert!(!is_silent(&health, Grace::default(), at(60)));
         assert!(is_silent(&health, Grace::default(), at(61)));
         let document = silenced(&never, &Value::object(), at(61)).unwrap();
-        let conditions = document.at(&["status", "conditions"]).and_then(Value::as_array).unwrap();
+        let conditions = document.array_at(&["status", "conditions"]).unwrap();
         assert_eq!(conditions.len(), 4);
         assert_eq!(conditions[0].str_at(&["reason"]), Some("NodeStatusNeverUpdated"));
     }
 
     #[test]
-    fn what_is_unknown_already_is_not_written_again() {
+    fn unknown_conditions_are_not_rewritten() {
         let mut silent = node(Some("1970-01-01T00:00:01Z"));
         silent.status.conditions[0].status = "Unknown".into();
         assert_eq!(silenced(&silent, &Value::object(), at(61)), None);

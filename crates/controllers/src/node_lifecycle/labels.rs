@@ -2,12 +2,12 @@
 
 use api::core::v1::Node;
 use api::json::Value;
+use api::well_known::{LABEL_ARCH, LABEL_OS};
 
 /// The label that counts, and its older form.
-const PAIRS: [(&str, &str); 2] =
-    [("kubernetes.io/os", "beta.kubernetes.io/os"), ("kubernetes.io/arch", "beta.kubernetes.io/arch")];
+const PAIRS: [(&str, &str); 2] = [(LABEL_OS, "beta.kubernetes.io/os"), (LABEL_ARCH, "beta.kubernetes.io/arch")];
 
-/// A patch that brings the older labels in line; nothing if they are.
+/// A patch that copies the current labels to their deprecated names; nothing if they agree.
 #[must_use]
 pub fn patch(node: &Node) -> Option<Value> {
     let labels = &node.metadata.labels;

@@ -1,4 +1,4 @@
-//! All nodes at one look: who has fallen silent, who is back, and whose pods are to go.
+//! One check of all nodes: silent ones, recovered ones, and those whose pods are evicted.
 //!
 //! Silent nodes get unknown conditions at once. The `NoExecute` taint, which evicts pods, comes after that and at a rate
 //! that depends on how the node's [zone](super::zones) is doing. Follows `monitorNodeHealth` and `doNoExecuteTaintingPass`
@@ -9,39 +9,40 @@ use std::collections::{BTreeMap, HashMap};
 use api::core::v1::{Node, Taint};
 use api::json::{Text, Value};
 use api::time::Timestamp;
+use api::well_known::{EFFECT_NO_EXECUTE, EFFECT_NO_SCHEDULE, TAINT_NOT_READY, TAINT_UNREACHABLE};
 
 use super::health::{self, Grace, Health};
-use super::taints::{self, NO_EXECUTE, NOT_READY, UNREACHABLE};
+use super::taints;
 use super::zones::{self, Outlook, Rates, Zones};
 
 /// A node with this label does not count when its zone is judged.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
-/// A node and what belongs to it.
+/// A node and its lease.
 #[derive(Debug, Clone, Copy)]
-pub struct Seen<'n> {
+pub struct ObservedNode<'n> {
     /// The node.
     pub node: &'n Node,
     /// All of it.
     pub document: &'n Value,
-    /// When its lease was last renewed.
+    /// Time of the lease's last renewal.
     pub lease: Option<Timestamp>,
 }
 
-/// What is to be done about nodes.
+/// Changes of nodes to write.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Findings {
     /// Seen for the first time.
     pub registered: Vec<Text>,
-    /// Gone: their names and uids.
+    /// Removed nodes: their names and UIDs.
     pub removed: Vec<(Text, Text)>,
-    /// Silent: the documents that say so. Their pods are no longer ready.
+    /// Silent nodes: their new documents. Their pods are no longer ready.
     pub silenced: Vec<(Text, Value)>,
     /// The taints that nodes should have.
     pub taints: BTreeMap<Text, Vec<Taint>>,
 }
 
-/// What is remembered between two looks.
+/// State between two checks.
 #[derive(Debug, Default)]
 pub struct Monitor {
     grace: Grace,
@@ -53,14 +54,14 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Knows no nodes yet.
+    /// A monitor without nodes.
     #[must_use]
     pub fn new(grace: Grace, rates: Rates) -> Self {
         Monitor { grace, rates, ..Monitor::default() }
     }
 
-    /// Looks at all nodes.
-    pub fn look(&mut self, nodes: &[Seen<'_>], now: Timestamp) -> Findings {
+    /// Checks all nodes.
+    pub fn look(&mut self, nodes: &[ObservedNode<'_>], now: Timestamp) -> Findings {
         let mut findings = Findings::default();
         self.meet(nodes, &mut findings);
         let mut counts: BTreeMap<Text, (usize, usize)> = BTreeMap::new();
@@ -86,26 +87,27 @@ impl Monitor {
         findings
     }
 
-    /// The nodes whose pods are to go now, with the taints that say so. To be asked often.
+    /// Returns the nodes whose pods are evicted now, with the taints. To be called often.
     pub fn evictions<'n>(
         &mut self,
         node: impl Fn(&str) -> Option<&'n Node>,
         now: Timestamp,
     ) -> Vec<(Text, Vec<Taint>)> {
-        // NoSchedule comes first, by itself.
+        // NoSchedule comes first, separately.
         let key_of = |name: &str| {
             let node = node(name)?;
             let key = match health::ready(node)?.status.as_str() {
-                "False" => NOT_READY,
-                "Unknown" => UNREACHABLE,
+                "False" => TAINT_NOT_READY,
+                "Unknown" => TAINT_UNREACHABLE,
                 _ => return None,
             };
-            (taints::has(node, key, "NoSchedule") && !taints::has(node, key, NO_EXECUTE)).then_some((node, key))
+            (taints::has(node, key, EFFECT_NO_SCHEDULE) && !taints::has(node, key, EFFECT_NO_EXECUTE))
+                .then_some((node, key))
         };
         let due = self.zones.due(now, |name| key_of(name).is_some());
         let tainted = due.into_iter().filter_map(|name| {
             let (node, key) = key_of(&name)?;
-            Some((name, taints::with(node, key, NO_EXECUTE, now)))
+            Some((name, taints::with(node, key, EFFECT_NO_EXECUTE, now)))
         });
         tainted.collect()
     }
@@ -116,13 +118,13 @@ impl Monitor {
         self.zones.is_waiting()
     }
 
-    /// Whether nothing is known of a node, or that it is not ready: pods that come to it are not ready, either.
+    /// Whether a node is known.
     #[must_use]
     pub fn knows(&self, node: &str) -> bool {
         self.health.contains_key(node)
     }
 
-    fn meet(&mut self, nodes: &[Seen<'_>], findings: &mut Findings) {
+    fn meet(&mut self, nodes: &[ObservedNode<'_>], findings: &mut Findings) {
         let present: HashMap<&Text, &Text> =
             nodes.iter().map(|seen| (&seen.node.metadata.name, &seen.node.metadata.uid)).collect();
         let gone: Vec<Text> = self.known.keys().filter(|name| !present.contains_key(name)).cloned().collect();
@@ -136,7 +138,7 @@ impl Monitor {
             let metadata = &seen.node.metadata;
             if self.known.insert(metadata.name.clone(), metadata.uid.clone()).is_none() {
                 findings.registered.push(metadata.name.clone());
-                // What an earlier controller decided is decided anew.
+                // The decision of an earlier instance is made again.
                 clear(seen.node, findings);
             }
         }
@@ -144,7 +146,7 @@ impl Monitor {
     }
 
     /// The status of the node's Ready condition, as it is or will be in a moment.
-    fn judge<'n>(&mut self, seen: &Seen<'n>, findings: &mut Findings, now: Timestamp) -> Option<&'n str> {
+    fn judge<'n>(&mut self, seen: &ObservedNode<'n>, findings: &mut Findings, now: Timestamp) -> Option<&'n str> {
         let name = &seen.node.metadata.name;
         let health = health::heard(self.health.get(name), seen.node, seen.lease, now);
         let is_silent = health::is_silent(&health, self.grace, now);
@@ -158,38 +160,39 @@ impl Monitor {
         Some("Unknown")
     }
 
-    /// Lets the node wait for its `NoExecute` taint, or takes it away. The two of them exclude each other.
+    /// Queues the node for its `NoExecute` taint, or removes the taint. The two taints exclude each other.
     fn consider_evicting(&mut self, node: &Node, status: Option<&str>, findings: &mut Findings, now: Timestamp) {
         let name = &node.metadata.name;
         let (key, opposite) = match status {
             None => return,
-            Some("False") => (NOT_READY, UNREACHABLE),
-            Some("Unknown") => (UNREACHABLE, NOT_READY),
+            Some("False") => (TAINT_NOT_READY, TAINT_UNREACHABLE),
+            Some("Unknown") => (TAINT_UNREACHABLE, TAINT_NOT_READY),
             Some(_) => {
                 self.zones.keep(name);
                 return clear(node, findings);
             }
         };
-        let (has, has_opposite) = (taints::has(node, key, NO_EXECUTE), taints::has(node, opposite, NO_EXECUTE));
+        let (has, has_opposite) =
+            (taints::has(node, key, EFFECT_NO_EXECUTE), taints::has(node, opposite, EFFECT_NO_EXECUTE));
         match (has, has_opposite) {
             (true, false) => {}
             (true, true) => {
-                findings.taints.insert(name.clone(), taints::without(node, &[opposite], NO_EXECUTE));
+                findings.taints.insert(name.clone(), taints::without(node, &[opposite], EFFECT_NO_EXECUTE));
             }
-            // Its pods are on their way already.
+            // Its pods are already being evicted.
             (false, true) => {
-                findings.taints.insert(name.clone(), taints::with(node, key, NO_EXECUTE, now));
+                findings.taints.insert(name.clone(), taints::with(node, key, EFFECT_NO_EXECUTE, now));
             }
             (false, false) => self.zones.wait(&zones::key(node), name, &self.rates, now),
         }
     }
 }
 
-/// Takes away what evicts pods.
+/// Removes the taints that evict pods.
 fn clear(node: &Node, findings: &mut Findings) {
-    let keys = [NOT_READY, UNREACHABLE];
-    if keys.iter().any(|key| taints::has(node, key, NO_EXECUTE)) {
-        findings.taints.insert(node.metadata.name.clone(), taints::without(node, &keys, NO_EXECUTE));
+    let keys = [TAINT_NOT_READY, TAINT_UNREACHABLE];
+    if keys.iter().any(|key| taints::has(node, key, EFFECT_NO_EXECUTE)) {
+        findings.taints.insert(node.metadata.name.clone(), taints::without(node, &keys, EFFECT_NO_EXECUTE));
     }
 }
 

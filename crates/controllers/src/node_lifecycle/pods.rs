@@ -1,4 +1,4 @@
-//! Pods on a node of which nothing is heard are not ready, whatever they last said.
+//! Pods on a silent node are not ready, regardless of their last status.
 
 use api::core::v1::Pod;
 use api::json::Value;
@@ -10,7 +10,7 @@ use crate::edit;
 use crate::executor::{Executor, Failure};
 use crate::pods::{PODS, condition};
 
-/// Marks a pod as not ready, unless it is. One that is gone is left alone.
+/// Marks a pod as not ready, unless it already is. A deleted pod is ignored.
 pub(super) async fn mark_not_ready(executor: &Executor, pod: &Pod, now: Timestamp) -> Result<(), Failure> {
     if condition(pod, "Ready").is_none_or(|ready| ready.status == "False") {
         return Ok(());
@@ -34,10 +34,10 @@ pub(super) async fn mark_not_ready(executor: &Executor, pod: &Pod, now: Timestam
 }
 
 fn set_not_ready(document: &mut Value, now: Timestamp) -> bool {
-    let Some(conditions) = edit::list(document, &["status", "conditions"]) else { return false };
+    let conditions = document.make_list_at(&["status", "conditions"]);
     let ready = conditions.iter_mut().find(|it| it.str_at(&["type"]) == Some("Ready"));
     let Some(ready) = ready.filter(|it| it.str_at(&["status"]) != Some("False")) else { return false };
-    edit::set(ready, &["status"], "False");
-    edit::set(ready, &["lastTransitionTime"], edit::time(now));
+    ready.set_at(&["status"], "False");
+    ready.set_at(&["lastTransitionTime"], edit::time(now));
     true
 }

@@ -1,4 +1,4 @@
-//! Which taints a node should have, by its conditions.
+//! Taints of a node, derived from its conditions.
 //!
 //! `NoSchedule` follows the conditions at once; `NoExecute` is the [monitor](super::monitor)'s. A change is one step, adding
 //! before removing: the next step follows when this one is seen. Follows `doNoScheduleTaintingPass` and
@@ -7,29 +7,27 @@
 use api::core::v1::{Node, Taint};
 use api::json::{Value, to_value};
 use api::time::Timestamp;
+use api::well_known::{
+    EFFECT_NO_SCHEDULE, TAINT_DISK_PRESSURE, TAINT_MEMORY_PRESSURE, TAINT_NETWORK_UNAVAILABLE, TAINT_NOT_READY,
+    TAINT_PID_PRESSURE, TAINT_UNREACHABLE, TAINT_UNSCHEDULABLE,
+};
 
-pub(super) const NOT_READY: &str = "node.kubernetes.io/not-ready";
-pub(super) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
-const NO_SCHEDULE: &str = "NoSchedule";
-pub(super) const NO_EXECUTE: &str = "NoExecute";
-
-/// Condition, status, and the key of the taint that stands for it.
+/// Condition, status, and the key of the corresponding taint.
 const BY_CONDITION: [(&str, &str, &str); 6] = [
-    ("Ready", "False", NOT_READY),
-    ("Ready", "Unknown", UNREACHABLE),
-    ("MemoryPressure", "True", "node.kubernetes.io/memory-pressure"),
-    ("DiskPressure", "True", "node.kubernetes.io/disk-pressure"),
-    ("NetworkUnavailable", "True", "node.kubernetes.io/network-unavailable"),
-    ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
+    ("Ready", "False", TAINT_NOT_READY),
+    ("Ready", "Unknown", TAINT_UNREACHABLE),
+    ("MemoryPressure", "True", TAINT_MEMORY_PRESSURE),
+    ("DiskPressure", "True", TAINT_DISK_PRESSURE),
+    ("NetworkUnavailable", "True", TAINT_NETWORK_UNAVAILABLE),
+    ("PIDPressure", "True", TAINT_PID_PRESSURE),
 ];
 
-/// The taints that a node should have next, where they are not as its conditions and its cordon say.
+/// Returns the taints that follow from a node's conditions and cordon, if they differ.
 #[must_use]
 pub fn by_conditions(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
     let is_ours = |taint: &&Taint| {
-        let is_known = taint.key == UNSCHEDULABLE || BY_CONDITION.iter().any(|(_, _, key)| taint.key == *key);
-        taint.effect == NO_SCHEDULE && is_known
+        let is_known = taint.key == TAINT_UNSCHEDULABLE || BY_CONDITION.iter().any(|(_, _, key)| taint.key == *key);
+        taint.effect == EFFECT_NO_SCHEDULE && is_known
     };
     let ours: Vec<&Taint> = node.spec.taints.iter().filter(is_ours).collect();
     let of_conditions = node.status.conditions.iter().filter_map(|condition| {
@@ -38,10 +36,10 @@ pub fn by_conditions(node: &Node, now: Timestamp) -> Option<Vec<Taint>> {
             .find(|(name, status, _)| condition.condition_type == *name && condition.status == *status);
         row.map(|(_, _, key)| *key)
     });
-    let wanted: Vec<&str> = of_conditions.chain(node.spec.unschedulable.then_some(UNSCHEDULABLE)).collect();
+    let wanted: Vec<&str> = of_conditions.chain(node.spec.unschedulable.then_some(TAINT_UNSCHEDULABLE)).collect();
     let missing: Vec<&str> = wanted.iter().copied().filter(|key| !ours.iter().any(|taint| taint.key == *key)).collect();
     if !missing.is_empty() {
-        let added = missing.iter().map(|key| added(key, NO_SCHEDULE, now));
+        let added = missing.iter().map(|key| added(key, EFFECT_NO_SCHEDULE, now));
         return Some(node.spec.taints.iter().cloned().chain(added).collect());
     }
     let surplus: Vec<&&Taint> = ours.iter().filter(|taint| !wanted.contains(&taint.key.as_str())).collect();
@@ -73,7 +71,7 @@ pub(super) fn without(node: &Node, keys: &[&str], effect: &str) -> Vec<Taint> {
     node.spec.taints.iter().filter(stays).cloned().collect()
 }
 
-/// A patch that sets the taints, unless somebody has changed the node since.
+/// Returns a patch that sets the taints, guarded by the node's version.
 #[must_use]
 pub fn patch(node: &Node, taints: &[Taint]) -> Value {
     let taints = match taints {
@@ -133,12 +131,12 @@ mod tests {
         check("Ready=True", true, "", Some("unschedulable:NoSchedule!"));
         check("Ready=True", true, "unschedulable:NoSchedule", None);
         check("Ready=True", false, "unschedulable:NoSchedule", Some(""));
-        // NoExecute taints are not looked at here.
+        // NoExecute taints are ignored here.
         check("Ready=True", false, "unreachable:NoExecute", None);
     }
 
     #[test]
-    fn what_is_missing_is_added_before_what_is_too_many_goes() {
+    fn missing_taints_are_added_before_surplus_is_removed() {
         check("Ready=Unknown", false, "not-ready:NoSchedule", Some("not-ready:NoSchedule unreachable:NoSchedule!"));
         check("Ready=Unknown", false, "not-ready:NoSchedule unreachable:NoSchedule", Some("unreachable:NoSchedule"));
     }

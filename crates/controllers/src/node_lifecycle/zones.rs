@@ -1,4 +1,4 @@
-//! How many nodes may be given up at a time, zone by zone.
+//! Rate limits of evictions by zone.
 //!
 //! When most of a zone is silent, the fault is more likely in between: evictions slow down, and stop when all zones are
 //! silent. Follows `ComputeZoneState` and `handleDisruption` of Kubernetes' node lifecycle controller.
@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, VecDeque};
 use api::core::v1::Node;
 use api::json::Text;
 use api::time::Timestamp;
+use api::well_known::{LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE};
 
-/// How fast nodes are given up.
+/// Eviction rates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rates {
     /// Nodes per second in a healthy zone, and in one that is wholly silent while others are not.
@@ -28,7 +29,7 @@ impl Default for Rates {
     }
 }
 
-/// How a zone is doing.
+/// State of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Most nodes are ready.
@@ -46,15 +47,15 @@ pub fn key(node: &Node) -> Text {
         let labels = &node.metadata.labels;
         labels.get(old).or_else(|| labels.get(new)).cloned().unwrap_or_default()
     };
-    let zone = label("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone");
-    let region = label("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region");
+    let zone = label("failure-domain.beta.kubernetes.io/zone", LABEL_TOPOLOGY_ZONE);
+    let region = label("failure-domain.beta.kubernetes.io/region", LABEL_TOPOLOGY_REGION);
     match (region.as_str(), zone.as_str()) {
         ("", "") => Text::default(),
         (region, zone) => format!("{region}:\0:{zone}").into(),
     }
 }
 
-/// How a zone with this many ready and other nodes is doing.
+/// Returns the state of a zone with these numbers of ready and other nodes.
 #[must_use]
 pub fn state(ready: usize, not_ready: usize, rates: &Rates) -> State {
     #[expect(clippy::cast_precision_loss, reason = "counts of nodes are small")]
@@ -66,18 +67,18 @@ pub fn state(ready: usize, not_ready: usize, rates: &Rates) -> State {
     }
 }
 
-/// What a look at all zones says.
+/// Overall state of all zones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
-    /// Go on.
+    /// No change.
     Steady,
-    /// All nodes have fallen silent: what was done to them is taken back, and nothing more is done.
+    /// All nodes are silent: earlier taints are removed, and no more are added.
     AllSilent,
-    /// They are back: their time starts anew.
+    /// The zones have recovered: their grace periods restart.
     BackAgain,
 }
 
-/// The zones, and the nodes that wait to be given up in each.
+/// The zones, and the nodes that wait for eviction in each.
 #[derive(Debug, Default)]
 pub struct Zones {
     zones: BTreeMap<Text, Zone>,
@@ -107,7 +108,7 @@ impl Zone {
     fn set_rate(&mut self, rate: f64, now: Timestamp) {
         if (self.rate - rate).abs() > f64::EPSILON {
             self.fill(now);
-            // Who was waiting for a turn still is.
+            // Nodes that were waiting for a turn still are.
             self.tokens = if self.tokens >= 1.0 { 1.0 } else { 0.0 };
             self.rate = rate;
         }
@@ -115,7 +116,7 @@ impl Zone {
 }
 
 impl Zones {
-    /// Lets a node wait to be given up, unless it does.
+    /// Adds a node to the waiting ones.
     pub fn wait(&mut self, zone: &Text, node: &Text, rates: &Rates, now: Timestamp) {
         let zone = self.zones.entry(zone.clone()).or_insert_with(|| Zone::new(rates, now));
         if !zone.waiting.contains(node) {
@@ -123,17 +124,17 @@ impl Zones {
         }
     }
 
-    /// The node need not be given up.
+    /// Removes a node from the waiting ones.
     pub fn keep(&mut self, node: &str) {
         self.zones.values_mut().for_each(|zone| zone.waiting.retain(|waiting| waiting != node));
     }
 
-    /// The nodes whose turn it is now, of those that are fit for it. They no longer wait.
+    /// The nodes that are due now, among the suitable ones. They no longer wait.
     pub fn due(&mut self, now: Timestamp, is_fit: impl Fn(&str) -> bool) -> Vec<Text> {
         let mut due = Vec::new();
         for zone in self.zones.values_mut() {
             zone.fill(now);
-            // A bucket of one: at most one at a time, as often as the rate says.
+            // A bucket of one: at most one at a time, at the given rate.
             if zone.tokens >= 1.0
                 && zone.rate > 0.0
                 && let Some(place) = zone.waiting.iter().position(|node| is_fit(node))

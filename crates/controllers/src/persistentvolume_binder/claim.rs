@@ -1,36 +1,35 @@
-//! What a claim needs.
+//! Reconciliation of a claim.
 //!
 //! Pure. Follows `syncClaim` in Kubernetes `pkg/controller/volume/persistentvolume/pv_controller.go`.
 
 use api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim, Pod};
 use api::json::Value;
 use api::storage::v1::StorageClass;
+use api::well_known::{
+    ANNOTATION_DEFAULT_STORAGE_CLASS, ANNOTATION_DEFAULT_STORAGE_CLASS_BETA, ANNOTATION_STORAGE_PROVISIONER,
+};
 use client::Document;
 use client::resources::Served as _;
 
 use super::matching::{claim_class, find, is_bound_to, mismatch};
 use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE};
 use crate::action::{Action, Decision};
-use crate::edit;
 
-const PROVISIONER: &str = "volume.kubernetes.io/storage-provisioner";
 const PROVISIONER_BETA: &str = "volume.beta.kubernetes.io/storage-provisioner";
-const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
-const IS_DEFAULT_BETA: &str = "storageclass.beta.kubernetes.io/is-default-class";
 
 type Claim = Document<PersistentVolumeClaim>;
 type Volume = Document<PersistentVolume>;
 
-/// What is known beside the claim.
-pub(crate) struct Seen<'a> {
+/// State besides the claim.
+pub(crate) struct ClaimContext<'a> {
     pub(crate) volumes: &'a [Volume],
     pub(crate) classes: &'a [StorageClass],
     /// The pods that use the claim.
     pub(crate) pods: &'a [&'a Pod],
 }
 
-/// What is to be done for a claim.
-pub(crate) fn sync(claim: &Claim, seen: &Seen<'_>) -> Decision {
+/// Returns the decision about a claim.
+pub(crate) fn sync(claim: &Claim, seen: &ClaimContext<'_>) -> Decision {
     let mut decision = Decision::default();
     if claim.metadata.annotations.contains_key(BIND_COMPLETED) {
         sync_bound(claim, seen, &mut decision);
@@ -44,11 +43,11 @@ fn about(claim: &Claim) -> ObjectReference {
     client::events::reference(&**claim)
 }
 
-fn named<'a>(seen: &Seen<'a>, name: &str) -> Option<&'a Volume> {
+fn named<'a>(seen: &ClaimContext<'a>, name: &str) -> Option<&'a Volume> {
     seen.volumes.iter().find(|volume| volume.metadata.name == name)
 }
 
-fn sync_unbound(claim: &Claim, seen: &Seen<'_>, decision: &mut Decision) {
+fn sync_unbound(claim: &Claim, seen: &ClaimContext<'_>, decision: &mut Decision) {
     let actions = &mut decision.actions;
     if claim.spec.volume_name.is_empty() {
         return sync_searching(claim, seen, actions);
@@ -77,7 +76,7 @@ fn sync_unbound(claim: &Claim, seen: &Seen<'_>, decision: &mut Decision) {
     }
 }
 
-fn sync_searching(claim: &Claim, seen: &Seen<'_>, actions: &mut Vec<Action>) {
+fn sync_searching(claim: &Claim, seen: &ClaimContext<'_>, actions: &mut Vec<Action>) {
     let class_name = claim_class(claim);
     let class = seen.classes.iter().find(|class| class.metadata.name == class_name);
     let delayed = class.is_some_and(|it| it.volume_binding_mode.as_deref() == Some("WaitForFirstConsumer"));
@@ -89,7 +88,7 @@ fn sync_searching(claim: &Claim, seen: &Seen<'_>, actions: &mut Vec<Action>) {
         && let Some(default) = default_class(seen.classes)
     {
         let mut object = claim.to_value();
-        edit::set(&mut object, &["spec", "storageClassName"], default.metadata.name.clone());
+        object.set_at(&["spec", "storageClassName"], default.metadata.name.clone());
         actions.push(Action::Update { resource: PersistentVolumeClaim::RESOURCE, object });
         return;
     }
@@ -116,14 +115,16 @@ fn waiting_for(pods: &[&Pod]) -> (&'static str, String) {
     }
 }
 
-/// The class for claims that name none: the newest of those that say so.
+/// The class for claims without one: the newest of those marked as default.
 fn default_class(classes: &[StorageClass]) -> Option<&StorageClass> {
     let says = |class: &StorageClass, key: &str| class.metadata.annotations.get(key).is_some_and(|it| it == "true");
-    let defaults = classes.iter().filter(|class| says(class, IS_DEFAULT) || says(class, IS_DEFAULT_BETA));
+    let defaults = classes.iter().filter(|class| {
+        says(class, ANNOTATION_DEFAULT_STORAGE_CLASS) || says(class, ANNOTATION_DEFAULT_STORAGE_CLASS_BETA)
+    });
     defaults.max_by_key(|class| (class.metadata.creation_timestamp, std::cmp::Reverse(class.metadata.name.clone())))
 }
 
-/// Nothing is provisioned here: others are asked to, or the claim says why not.
+/// Nothing is provisioned here: requests an external provisioner, or records why that is impossible.
 fn provision(claim: &Claim, class: Option<&StorageClass>, actions: &mut Vec<Action>) {
     let about = about(claim);
     let Some(class) = class else {
@@ -138,8 +139,8 @@ fn provision(claim: &Claim, class: Option<&StorageClass>, actions: &mut Vec<Acti
         return;
     }
     let mut object = claim.to_value();
-    for key in [PROVISIONER_BETA, PROVISIONER] {
-        edit::set(&mut object, &["metadata", "annotations", key], provisioner.clone());
+    for key in [PROVISIONER_BETA, ANNOTATION_STORAGE_PROVISIONER] {
+        object.set_at(&["metadata", "annotations", key], provisioner.clone());
     }
     if object != *claim.value() {
         actions.push(Action::Update { resource: PersistentVolumeClaim::RESOURCE, object });
@@ -152,7 +153,7 @@ fn provision(claim: &Claim, class: Option<&StorageClass>, actions: &mut Vec<Acti
     actions.push(Action::normal(&about, "ExternalProvisioning", message));
 }
 
-fn sync_bound(claim: &Claim, seen: &Seen<'_>, decision: &mut Decision) {
+fn sync_bound(claim: &Claim, seen: &ClaimContext<'_>, decision: &mut Decision) {
     let mut lose = |reason: &'static str, message: &str| {
         if let Some(action) = status(claim, "Lost", None) {
             decision.actions.push(action);
@@ -173,7 +174,7 @@ fn sync_bound(claim: &Claim, seen: &Seen<'_>, decision: &mut Decision) {
     }
 }
 
-/// Binds both ways: four writes, each only where something differs.
+/// Binds in both directions: four writes, each only if something differs.
 fn bind(volume: &Volume, claim: &Claim, actions: &mut Vec<Action>) {
     let mut object = volume.to_value();
     let metadata = &claim.metadata;
@@ -187,11 +188,11 @@ fn bind(volume: &Volume, claim: &Claim, actions: &mut Vec<Action>) {
             "kind": "PersistentVolumeClaim", "namespace": (metadata.namespace.clone()), "name": (metadata.name.clone()),
             "uid": (metadata.uid.clone()), "apiVersion": "v1", "resourceVersion": (metadata.resource_version.clone()),
         });
-        edit::set(&mut object, &["spec", "claimRef"], reference);
+        object.set_at(&["spec", "claimRef"], reference);
     }
     if !is_bound_to(volume, claim) {
-        // The user has not meant the volume for this claim.
-        edit::set(&mut object, &["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
+        // The volume was not reserved for this claim by the user.
+        object.set_at(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
     }
     if object != *volume.value() {
         actions.push(Action::Update { resource: PersistentVolume::RESOURCE, object: object.clone() });
@@ -199,10 +200,10 @@ fn bind(volume: &Volume, claim: &Claim, actions: &mut Vec<Action>) {
     actions.extend(super::volume::phase(&object, "Bound"));
     let mut object = claim.to_value();
     if claim.spec.volume_name != volume.metadata.name {
-        edit::set(&mut object, &["spec", "volumeName"], volume.metadata.name.clone());
-        edit::set(&mut object, &["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
+        object.set_at(&["spec", "volumeName"], volume.metadata.name.clone());
+        object.set_at(&["metadata", "annotations", BOUND_BY_CONTROLLER], "yes");
     }
-    edit::set(&mut object, &["metadata", "annotations", BIND_COMPLETED], "yes");
+    object.set_at(&["metadata", "annotations", BIND_COMPLETED], "yes");
     if object != *claim.value() {
         actions.push(Action::Update { resource: PersistentVolumeClaim::RESOURCE, object: object.clone() });
     }
@@ -216,28 +217,28 @@ fn status(claim: &Claim, phase: &str, volume: Option<&Volume>) -> Option<Action>
 /// Sets the status in a form of the claim that may have other changes, too.
 fn status_of(claim: &Claim, mut object: Value, phase: &str, volume: Option<&Volume>) -> Option<Action> {
     let before = object.get("status").cloned();
-    edit::set(&mut object, &["status", "phase"], phase);
+    object.set_at(&["status", "phase"], phase);
     match volume {
         None => {
             for field in ["accessModes", "capacity", "currentVolumeAttributesClassName"] {
-                edit::remove(&mut object, &["status", field]);
+                object.remove_at(&["status", field]);
             }
         }
         Some(volume) => {
             let field = |path: &[&str]| volume.value().at(path).cloned();
             if let Some(modes) = field(&["spec", "accessModes"]) {
-                edit::set(&mut object, &["status", "accessModes"], modes);
+                object.set_at(&["status", "accessModes"], modes);
             }
             // A claim that is bound may be resized: its capacity is no longer the volume's matter.
             if claim.status.phase != "Bound"
                 && let Some(storage) = field(&["spec", "capacity", "storage"])
             {
-                edit::set(&mut object, &["status", "capacity", "storage"], storage);
+                object.set_at(&["status", "capacity", "storage"], storage);
             }
             if claim.status.phase != "Bound"
                 && let Some(class) = field(&["spec", "volumeAttributesClassName"])
             {
-                edit::set(&mut object, &["status", "currentVolumeAttributesClassName"], class);
+                object.set_at(&["status", "currentVolumeAttributesClassName"], class);
             }
         }
     }

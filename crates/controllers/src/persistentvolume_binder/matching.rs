@@ -1,4 +1,4 @@
-//! Which volume fits a claim.
+//! Matching of volumes and claims.
 //!
 //! Pure. Follows `FindMatchingVolume` in Kubernetes `staging/src/k8s.io/component-helpers/storage/volume`, and
 //! `persistentVolumeOrderedIndex`: volumes with the fewest access modes first, then the smallest.
@@ -8,21 +8,20 @@ use std::collections::BTreeMap;
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use api::json::Text;
 use api::quantity::Quantity;
+use api::well_known::ANNOTATION_STORAGE_CLASS_BETA;
 
-const CLASS_ANNOTATION: &str = "volume.beta.kubernetes.io/storage-class";
-
-/// The class that a claim asks for, empty if none.
+/// The class that a claim requests, empty if none.
 pub(crate) fn claim_class(claim: &PersistentVolumeClaim) -> &str {
-    let annotated = claim.metadata.annotations.get(CLASS_ANNOTATION);
+    let annotated = claim.metadata.annotations.get(ANNOTATION_STORAGE_CLASS_BETA);
     annotated.or(claim.spec.storage_class_name.as_ref()).map_or("", Text::as_str)
 }
 
 /// The class of a volume, empty if none.
 pub(crate) fn volume_class(volume: &PersistentVolume) -> &str {
-    volume.metadata.annotations.get(CLASS_ANNOTATION).unwrap_or(&volume.spec.storage_class_name)
+    volume.metadata.annotations.get(ANNOTATION_STORAGE_CLASS_BETA).unwrap_or(&volume.spec.storage_class_name)
 }
 
-/// Whether a volume is bound to a claim, or meant for it.
+/// Whether a volume is bound to a claim, or reserved for it.
 pub(crate) fn is_bound_to(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> bool {
     volume.spec.claim_ref.as_ref().is_some_and(|it| {
         it.name == claim.metadata.name
@@ -49,7 +48,7 @@ fn offers_modes(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> boo
     claim.spec.access_modes.iter().all(|mode| volume.spec.access_modes.contains(mode))
 }
 
-/// The volume that a claim is bound to; with `delayed` only one that is meant for it.
+/// Returns the volume of a claim; with `delayed` only one that is reserved for it.
 pub(crate) fn find<'a, V: std::ops::Deref<Target = PersistentVolume>>(
     claim: &PersistentVolumeClaim,
     volumes: &'a [V],
@@ -72,7 +71,7 @@ fn find_among<'a, V: std::ops::Deref<Target = PersistentVolume>>(
     let selector = match claim.spec.selector.as_ref().map(api::meta::v1::LabelSelector::to_selector) {
         None => None,
         Some(Ok(selector)) => Some(selector),
-        // What cannot be read selects nothing.
+        // An unreadable selector selects nothing.
         Some(Err(_)) => return None,
     };
     let wanted = storage(&claim.spec.resources.requests);
@@ -104,7 +103,7 @@ fn find_among<'a, V: std::ops::Deref<Target = PersistentVolume>>(
     best.map(|(_, volume)| volume)
 }
 
-/// Why a volume that a claim asks for by name cannot be its.
+/// Returns the reason why a volume that a claim names is unsuitable.
 pub(crate) fn mismatch(volume: &PersistentVolume, claim: &PersistentVolumeClaim) -> Option<String> {
     let why = if volume.metadata.is_deleting() {
         return Some(format!("the volume is marked for deletion \"{}\"", volume.metadata.name));

@@ -1,40 +1,40 @@
-//! What becomes of a volume whose claim is gone.
+//! Reclaiming a volume whose claim was deleted.
 //!
-//! Pure. Follows `reclaimVolume` in Kubernetes `pkg/controller/volume/persistentvolume/pv_controller.go`. There are no disks
-//! here: a volume whose plugin would erase it is only deleted, and where somebody else erases, this controller waits.
+//! Pure. Follows `reclaimVolume` in Kubernetes `pkg/controller/volume/persistentvolume/pv_controller.go`. There
+//! are no disks here: a volume whose plugin would erase it is only deleted, and for external provisioners this
+//! controller waits.
 
 use api::core::v1::PersistentVolume;
 use api::json::Value;
+use api::well_known::ANNOTATION_PROVISIONED_BY;
 use client::Document;
 use client::objects::Deletion;
 use client::resources::Served as _;
 
 use crate::action::Action;
-use crate::edit;
 
 const MIGRATED: &str = "pv.kubernetes.io/migrated-to";
-pub(super) const PROVISIONED: &str = "pv.kubernetes.io/provisioned-by";
 const HOST_PATH: &str = "kubernetes.io/host-path";
 const NFS: &str = "kubernetes.io/nfs";
 
-/// What is done with a volume by its policy.
+/// Action on a volume according to its policy.
 #[derive(Debug, PartialEq)]
 enum Verdict {
-    /// Nothing, or others do it.
+    /// None, or by an external provisioner.
     Leave,
     Delete,
-    /// It cannot be done.
+    /// The policy cannot be applied.
     Fail {
         reason: &'static str,
         message: String,
     },
 }
 
-/// What is to be done for a volume that is released; `released` is its document with that phase, or a failed one.
+/// Returns the actions for a released volume; `released` is its document with that phase, or a failed one.
 pub(super) fn reclaim(volume: &Document<PersistentVolume>, released: &Value) -> Vec<Action> {
     match verdict(volume) {
         Verdict::Leave => Vec::new(),
-        // It is on its way already.
+        // It is already being deleted.
         Verdict::Delete if volume.metadata.is_deleting() => Vec::new(),
         Verdict::Delete => {
             let (name, uid) = (volume.metadata.name.clone(), volume.metadata.uid.clone());
@@ -44,8 +44,8 @@ pub(super) fn reclaim(volume: &Document<PersistentVolume>, released: &Value) -> 
         Verdict::Fail { .. } if released.str_at(&["status", "phase"]) == Some("Failed") => Vec::new(),
         Verdict::Fail { reason, message } => {
             let mut object = released.clone();
-            edit::set(&mut object, &["status", "phase"], "Failed");
-            edit::set(&mut object, &["status", "message"], message.clone());
+            object.set_at(&["status", "phase"], "Failed");
+            object.set_at(&["status", "message"], message.clone());
             let about = client::events::reference(&**volume);
             vec![
                 Action::UpdateStatus { resource: PersistentVolume::RESOURCE, object },
@@ -70,7 +70,7 @@ fn verdict(volume: &Document<PersistentVolume>) -> Verdict {
             };
             Verdict::Fail { reason: "VolumeFailedRecycle", message: message.to_owned() }
         }
-        "Delete" => delete(volume, annotation(PROVISIONED)),
+        "Delete" => delete(volume, annotation(ANNOTATION_PROVISIONED_BY)),
         _ => {
             let message = "Volume has unrecognized PersistentVolumeReclaimPolicy".to_owned();
             Verdict::Fail { reason: "VolumeUnknownReclaimPolicy", message }
@@ -95,7 +95,7 @@ fn delete(volume: &Document<PersistentVolume>, provisioned_by: &str) -> Verdict 
     match found {
         None => by_spec("no volume plugin matched"),
         Some(HOST_PATH) => {
-            let path = volume.value().str_at(&["spec", "hostPath", "path"]).unwrap_or_default();
+            let path = volume.value().text_at(&["spec", "hostPath", "path"]);
             let is_temporary = path.split_once("/tmp/").is_some_and(|(_, rest)| !rest.is_empty());
             match is_temporary {
                 true => Verdict::Delete,
@@ -106,7 +106,7 @@ fn delete(volume: &Document<PersistentVolume>, provisioned_by: &str) -> Verdict 
     }
 }
 
-/// Who would look after the volume's source.
+/// The plugin of the volume's source.
 fn plugin(volume: &Document<PersistentVolume>) -> Option<&'static str> {
     let has = |source: &str| volume.value().at(&["spec", source]).is_some();
     [("hostPath", HOST_PATH), ("nfs", NFS)].into_iter().find(|(source, _)| has(source)).map(|(_, plugin)| plugin)
@@ -124,9 +124,9 @@ mod tests {
         }
         let mut volume = api::json!({"metadata": {"name": "v", "uid": "u"}, "spec": spec});
         if !provisioned_by.is_empty() {
-            edit::set(&mut volume, &["metadata", "annotations", PROVISIONED], provisioned_by);
+            volume.set_at(&["metadata", "annotations", ANNOTATION_PROVISIONED_BY], provisioned_by);
         }
-        edit::set(&mut volume, &["status", "phase"], "Released");
+        volume.set_at(&["status", "phase"], "Released");
         let volume: Document<PersistentVolume> = Document::new(volume).expect("a volume");
         let said = match verdict(&volume) {
             Verdict::Leave => "leave".to_owned(),
@@ -138,10 +138,10 @@ mod tests {
         let writes = if expected.starts_with("Volume") { 2 } else { usize::from(expected == "delete") };
         assert_eq!(actions, writes);
         let mut failed = volume.to_value();
-        edit::set(&mut failed, &["status", "phase"], "Failed");
+        failed.set_at(&["status", "phase"], "Failed");
         assert_eq!(reclaim(&volume, &failed).len(), usize::from(expected == "delete"), "a failure is told once");
         let mut going = failed;
-        edit::set(&mut going, &["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+        going.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
         let volume: Document<PersistentVolume> = Document::new(going.clone()).expect("a volume");
         assert_eq!(reclaim(&volume, &going), [], "it is deleted once");
     }

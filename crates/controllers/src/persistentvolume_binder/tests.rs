@@ -2,12 +2,12 @@
 
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use api::json::Value;
+use api::metadata;
 use api::storage::v1::StorageClass;
 use client::Document;
 
 use super::{claim, volume};
 use crate::action::Action;
-use crate::edit;
 
 fn pv(name: &str, size: &str, modes: &[&str]) -> Value {
     let modes: Vec<Value> = modes.iter().map(|it| (*it).into()).collect();
@@ -24,16 +24,16 @@ fn sync(claim: &Value, volumes: &[Value], classes: &[StorageClass]) -> Vec<Actio
     let claim: Document<PersistentVolumeClaim> = Document::new(claim.clone()).expect("a claim");
     let volumes: Vec<Document<PersistentVolume>> =
         volumes.iter().map(|it| Document::new(it.clone()).expect("a volume")).collect();
-    claim::sync(&claim, &claim::Seen { volumes: &volumes, classes, pods: &[] }).actions
+    claim::sync(&claim, &claim::ClaimContext { volumes: &volumes, classes, pods: &[] }).actions
 }
 
-/// What each action writes, or the reason of the event.
+/// Describes each action: the written object, or the reason of the event.
 fn told(actions: &[Action]) -> Vec<String> {
     let one = |action: &Action| match action {
-        Action::Update { resource, object } => format!("{} {}", resource.plural, edit::name(object)),
+        Action::Update { resource, object } => format!("{} {}", resource.plural, metadata::name(object)),
         Action::UpdateStatus { object, resource } => {
-            let phase = object.str_at(&["status", "phase"]).unwrap_or_default();
-            format!("{} {} {phase}", resource.plural, edit::name(object))
+            let phase = object.text_at(&["status", "phase"]);
+            format!("{} {} {phase}", resource.plural, metadata::name(object))
         }
         Action::Event(event) => format!("{}: {}", event.reason, event.message),
         other => format!("{other:?}"),
@@ -61,24 +61,24 @@ fn the_smallest_volume_with_the_fewest_modes_is_bound_in_four_writes() {
     );
     let Some(Action::UpdateStatus { object, .. }) = actions.last() else { panic!("{actions:?}") };
     assert_eq!(object.str_at(&["status", "capacity", "storage"]), Some("2Gi"));
-    assert_eq!(edit::annotation(object, super::BOUND_BY_CONTROLLER), Some("yes"));
+    assert_eq!(metadata::annotation(object, super::BOUND_BY_CONTROLLER), Some("yes"));
     let Some(Action::UpdateStatus { object: bound, .. }) = actions.get(1) else { panic!("{actions:?}") };
     assert_eq!(sync(object, std::slice::from_ref(bound), &[]), [], "it is bound");
 }
 
 #[test]
-fn what_the_user_has_bound_has_no_mark_of_the_controller() {
+fn user_bindings_lack_the_controller_annotation() {
     let mut meant = pv("v", "1Gi", &["ReadWriteOnce"]);
-    edit::set(&mut meant, &["spec", "claimRef"], api::json!({"name": "c", "namespace": "a"}));
+    meant.set_at(&["spec", "claimRef"], api::json!({"name": "c", "namespace": "a"}));
     let actions = sync(&pvc("1Gi"), &[meant], &[]);
     let Some(Action::Update { object, .. }) = actions.first() else { panic!("{actions:?}") };
-    assert_eq!(edit::annotation(object, super::BOUND_BY_CONTROLLER), None);
+    assert_eq!(metadata::annotation(object, super::BOUND_BY_CONTROLLER), None);
     let mut asking = pvc("1Gi");
-    edit::set(&mut asking, &["spec", "volumeName"], "v");
+    asking.set_at(&["spec", "volumeName"], "v");
     let actions = sync(&asking, &[pv("v", "1Gi", &["ReadWriteOnce"])], &[]);
     let Some(Action::Update { object, .. }) = actions.get(2) else { panic!("{actions:?}") };
-    assert_eq!(edit::annotation(object, super::BOUND_BY_CONTROLLER), None);
-    edit::set(&mut asking, &["spec", "resources", "requests", "storage"], "9Gi");
+    assert_eq!(metadata::annotation(object, super::BOUND_BY_CONTROLLER), None);
+    asking.set_at(&["spec", "resources", "requests", "storage"], "9Gi");
     let refused = sync(&asking, &[pv("v", "1Gi", &["ReadWriteOnce"])], &[]);
     assert_eq!(told(&refused), ["VolumeMismatch: Cannot bind to requested volume \"v\": requested PV is too small"]);
 }
@@ -99,9 +99,9 @@ fn a_claim_without_a_volume_says_why() {
     let external = told(&sync(&pvc("1Gi"), &[], &[class("Immediate", "example.com/d")]));
     assert_eq!(external.first().map(String::as_str), Some("persistentvolumeclaims c"));
     let mut lost = pvc("1Gi");
-    edit::set(&mut lost, &["metadata", "annotations"], api::json!({"pv.kubernetes.io/bind-completed": "yes"}));
-    edit::set(&mut lost, &["spec", "volumeName"], "gone");
-    edit::set(&mut lost, &["status"], api::json!({"phase": "Bound", "capacity": {"storage": "1Gi"}}));
+    lost.set_at(&["metadata", "annotations"], api::json!({"pv.kubernetes.io/bind-completed": "yes"}));
+    lost.set_at(&["spec", "volumeName"], "gone");
+    lost.set_at(&["status"], api::json!({"phase": "Bound", "capacity": {"storage": "1Gi"}}));
     let actions = sync(&lost, &[], &[]);
     assert_eq!(
         told(&actions),
@@ -116,19 +116,19 @@ fn a_claim_without_a_volume_says_why() {
 fn a_volume_follows_its_claim() {
     let with = |reference: Value, phase: &str| -> Document<PersistentVolume> {
         let mut volume = pv("v", "1Gi", &["ReadWriteOnce"]);
-        edit::set(&mut volume, &["spec", "claimRef"], reference);
-        edit::set(&mut volume, &["status", "phase"], phase);
+        volume.set_at(&["spec", "claimRef"], reference);
+        volume.set_at(&["status", "phase"], phase);
         Document::new(volume).expect("a volume")
     };
     let named = |name: &str| -> PersistentVolumeClaim {
         let mut claim = pvc("1Gi");
-        edit::set(&mut claim, &["spec", "volumeName"], name);
+        claim.set_at(&["spec", "volumeName"], name);
         api::json::from_value(&claim).expect("a claim")
     };
     let bound = api::json!({"name": "c", "namespace": "a", "uid": "u"});
     let free: Document<PersistentVolume> = {
         let mut volume = pv("v", "1Gi", &[]);
-        edit::remove(&mut volume, &["status"]);
+        volume.remove_at(&["status"]);
         Document::new(volume).expect("a volume")
     };
     assert_eq!(told(&volume::sync(&free, None).actions), ["persistentvolumes v Available"]);

@@ -1,19 +1,19 @@
-//! What a volume needs.
+//! Reconciliation of a volume.
 //!
 //! Pure. Follows `syncVolume` in Kubernetes `pkg/controller/volume/persistentvolume/pv_controller.go`.
 
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use api::json::Value;
+use api::well_known::ANNOTATION_PROVISIONED_BY;
 use client::Document;
 use client::resources::Served as _;
 
 use super::BOUND_BY_CONTROLLER;
 use super::matching::modes_differ;
-use super::reclaim::{PROVISIONED, reclaim};
+use super::reclaim::reclaim;
 use crate::action::{Action, Decision};
-use crate::edit;
 
-/// What is to be done for a volume, given the claim that it names, if that exists.
+/// Returns the decision about a volume, given the claim that it references, if that exists.
 pub(crate) fn sync(volume: &Document<PersistentVolume>, claim: Option<&PersistentVolumeClaim>) -> Decision {
     let mut decision = Decision::default();
     let actions = &mut decision.actions;
@@ -22,7 +22,7 @@ pub(crate) fn sync(volume: &Document<PersistentVolume>, claim: Option<&Persisten
         return decision;
     };
     if reference.uid.is_empty() {
-        // It is meant for a claim that has not come yet.
+        // It is reserved for a claim that does not exist yet.
         actions.extend(phase(volume.value(), "Available"));
         return decision;
     }
@@ -48,7 +48,7 @@ pub(crate) fn sync(volume: &Document<PersistentVolume>, claim: Option<&Persisten
         actions.extend(phase(volume.value(), "Bound"));
         return decision;
     }
-    let was_made_for_it = volume.metadata.annotations.contains_key(PROVISIONED);
+    let was_made_for_it = volume.metadata.annotations.contains_key(ANNOTATION_PROVISIONED_BY);
     if was_made_for_it && volume.spec.persistent_volume_reclaim_policy == "Delete" {
         // The claim has found another one.
         actions.extend(release(volume));
@@ -58,7 +58,7 @@ pub(crate) fn sync(volume: &Document<PersistentVolume>, claim: Option<&Persisten
     decision
 }
 
-/// What becomes of a volume without a claim. That something went wrong stays to be seen.
+/// Returns the actions for a volume without a claim. A failed phase is kept.
 fn release(volume: &Document<PersistentVolume>) -> Vec<Action> {
     let is_told = matches!(volume.status.phase.as_str(), "Released" | "Failed");
     let mut actions: Vec<Action> = Vec::new();
@@ -77,19 +77,19 @@ pub(crate) fn phase(volume: &Value, phase: &str) -> Option<Action> {
         return None;
     }
     let mut object = volume.clone();
-    edit::set(&mut object, &["status", "phase"], phase);
-    edit::remove(&mut object, &["status", "message"]);
+    object.set_at(&["status", "phase"], phase);
+    object.remove_at(&["status", "message"]);
     Some(Action::UpdateStatus { resource: PersistentVolume::RESOURCE, object })
 }
 
-/// Takes back a binding to a claim that got another volume. What the user had meant stays meant.
+/// Unbinds a volume from a claim that has another one. A reservation by the user is kept.
 fn unbind(volume: &Document<PersistentVolume>) -> Vec<Action> {
     let mut object = volume.to_value();
     if volume.metadata.annotations.contains_key(BOUND_BY_CONTROLLER) {
-        edit::remove(&mut object, &["spec", "claimRef"]);
-        edit::remove(&mut object, &["metadata", "annotations", BOUND_BY_CONTROLLER]);
+        object.remove_at(&["spec", "claimRef"]);
+        object.remove_at(&["metadata", "annotations", BOUND_BY_CONTROLLER]);
     } else {
-        edit::remove(&mut object, &["spec", "claimRef", "uid"]);
+        object.remove_at(&["spec", "claimRef", "uid"]);
     }
     let mut actions = vec![Action::Update { resource: PersistentVolume::RESOURCE, object: object.clone() }];
     actions.extend(phase(&object, "Available"));

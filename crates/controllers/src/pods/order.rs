@@ -1,4 +1,4 @@
-//! Which pods go first when there are too many.
+//! Order in which surplus pods are deleted.
 //!
 //! Follows `ActivePodsWithRanks` in Kubernetes: unscheduled, pending and unready pods before others, then by the
 //! annotation for deletion cost, crowded nodes, time of service, restarts and age.
@@ -8,26 +8,25 @@ use std::sync::Arc;
 
 use api::core::v1::Pod;
 use api::time::Timestamp;
+use api::well_known::ANNOTATION_POD_DELETION_COST;
 
 use super::{is_ready, ready_since};
 
-const COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-
 /// A pod and how many of its kin run on its node.
 #[derive(Debug, Clone)]
-pub struct Ranked {
+pub struct RankedPod {
     /// The pod.
     pub pod: Arc<Pod>,
-    /// How many of its kin run on its node.
+    /// Number of related pods on its node.
     pub crowd: usize,
 }
 
 /// Sorts pods so that those to be deleted come first.
-pub fn sort_for_deletion(pods: &mut [Ranked], now: Timestamp) {
+pub fn sort_for_deletion(pods: &mut [RankedPod], now: Timestamp) {
     pods.sort_by(|left, right| compare(left, right, now));
 }
 
-fn compare(left: &Ranked, right: &Ranked, now: Timestamp) -> Ordering {
+fn compare(left: &RankedPod, right: &RankedPod, now: Timestamp) -> Ordering {
     let (a, b) = (&*left.pod, &*right.pod);
     let is_bound = |pod: &Pod| !pod.spec.node_name.is_empty();
     is_bound(a)
@@ -73,14 +72,15 @@ fn phase_rank(pod: &Pod) -> u8 {
     }
 }
 
-/// What a user says that the deletion costs; 0 where it is not a number as Kubernetes writes them.
+/// Returns the deletion cost set by the user; 0 if it is not a number in Kubernetes' notation.
 fn cost(pod: &Pod) -> i32 {
-    let text = pod.metadata.annotations.get(COST).map_or("0", |text| text.as_str());
+    let text = pod.metadata.annotations.get(ANNOTATION_POD_DELETION_COST).map_or("0", |text| text.as_str());
     let is_plain = !(text.starts_with('+') || (text.len() > 1 && text.starts_with('0')));
     if is_plain { text.parse().unwrap_or(0) } else { 0 }
 }
 
-/// The younger comes first; ages of one power of two count as equal, so that the choice is not always the youngest.
+/// The younger pod comes first; ages within one power of two count as equal, so that the choice is not always
+/// the youngest.
 fn youngest_first(a: &Pod, b: &Pod, at: Option<Timestamp>, bt: Option<Timestamp>, now: Timestamp) -> Ordering {
     match (at, bt) {
         (None, None) => Ordering::Equal,
@@ -93,7 +93,7 @@ fn youngest_first(a: &Pod, b: &Pod, at: Option<Timestamp>, bt: Option<Timestamp>
     }
 }
 
-/// The power of two below the age in nanoseconds.
+/// The binary logarithm of the age in nanoseconds, rounded down: pods of similar age have equal rank.
 fn age_rank(since: Timestamp, now: Timestamp) -> i64 {
     let age = now.unix_nanos().saturating_sub(since.unix_nanos());
     u64::try_from(age).ok().and_then(u64::checked_ilog2).map_or(-1, i64::from)
@@ -114,9 +114,9 @@ fn restarts(pod: &Pod) -> (i32, i32) {
 mod tests {
     use super::*;
 
-    fn pod(json: &str) -> Ranked {
+    fn pod(json: &str) -> RankedPod {
         let value = api::json::parse(json.as_bytes()).unwrap();
-        Ranked { pod: Arc::new(api::json::from_value(&value).unwrap()), crowd: 0 }
+        RankedPod { pod: Arc::new(api::json::from_value(&value).unwrap()), crowd: 0 }
     }
 
     fn ready(uid: &str, since: i64, restarts: i32) -> String {
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn crowded_nodes_lose_pods_first() {
         let now = Timestamp { seconds: 1, nanos: 0 };
-        let mut pods = [pod(&ready("a", 0, 0)), Ranked { crowd: 2, ..pod(&ready("b", 0, 0)) }];
+        let mut pods = [pod(&ready("a", 0, 0)), RankedPod { crowd: 2, ..pod(&ready("b", 0, 0)) }];
         sort_for_deletion(&mut pods, now);
         assert_eq!(pods[0].crowd, 2);
     }

@@ -3,7 +3,6 @@
 use api::json;
 use api::json::Value;
 
-use crate::edit;
 use crate::ownership::Controller;
 
 /// Names may not be longer.
@@ -18,10 +17,10 @@ pub fn from_template(template: &Value, controller: Controller<'_>) -> Value {
     let mut metadata = json!({"generateName": prefix, "namespace": namespace});
     for field in ["labels", "annotations", "finalizers"] {
         if let Some(value) = template.at(&["metadata", field]) {
-            edit::set(&mut metadata, &[field], value.clone());
+            metadata.set_at(&[field], value.clone());
         }
     }
-    edit::set(&mut metadata, &["ownerReferences"], vec![controller.reference()]);
+    metadata.set_at(&["ownerReferences"], vec![controller.reference()]);
     let spec = template.get("spec").cloned().unwrap_or_default();
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }

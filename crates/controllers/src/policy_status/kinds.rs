@@ -1,4 +1,4 @@
-//! Which kinds the rules of a policy name.
+//! Kinds that the rules of a policy match.
 //!
 //! Patterns name none: a rule with one among its groups or versions is left out, and so is a pattern or a subresource among
 //! its resources. Follows `typesToCheck` of Kubernetes' `policy/validating` and the mapper of its `client-go`.
@@ -10,7 +10,7 @@ use api::admissionregistration::v1::{NamedRuleWithOperations, ParamKind, Validat
 use api::json::Text;
 use client::discovery::Discovery;
 
-/// How many kinds are checked at the most.
+/// Maximum number of kinds to check.
 const KINDS_MAX: usize = 10;
 
 /// A kind of objects in a version.
@@ -39,7 +39,7 @@ impl fmt::Display for GroupVersionKind {
     }
 }
 
-/// The kinds that the rules name, in order.
+/// The kinds in the rules, in order.
 pub(super) fn named(spec: &ValidatingAdmissionPolicySpec, served: &Discovery) -> Vec<GroupVersionKind> {
     let mut kinds = BTreeSet::new();
     for rule in &spec.match_constraints.resource_rules {

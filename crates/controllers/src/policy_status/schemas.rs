@@ -1,7 +1,7 @@
 //! The schemas of kinds, out of the OpenAPI documents that the server gives.
 //!
-//! What a schema refers to is put in its place; where it refers to what it is a part of, an object without fields stands.
-//! Only what gives a value its type is kept. Follows `cel/openapi/resolver` of Kubernetes' apiserver.
+//! References in a schema are resolved; recursive ones become an object without fields. Only keywords that
+//! affect the type of a value are kept. Follows `cel/openapi/resolver` of Kubernetes' apiserver.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use super::kinds::GroupVersionKind;
 const REFERENCE: &str = "#/components/schemas/";
 const INT_OR_STRING: &str = "int-or-string";
 
-/// The documents that were asked for, by their paths.
+/// The requested documents, by path.
 pub(super) struct Schemas<'c> {
     client: &'c Client,
     documents: HashMap<String, Value>,
@@ -25,10 +25,10 @@ impl<'c> Schemas<'c> {
         Self { client, documents: HashMap::new() }
     }
 
-    /// The schema of a kind, if the server tells one.
+    /// Returns the schema of a kind, if the server has one.
     ///
     /// # Errors
-    /// The server could not be asked.
+    /// The request failed.
     pub(super) async fn find(&mut self, kind: &GroupVersionKind) -> Result<Option<Schema>, client::Error> {
         let path = match kind.group.as_str() {
             "" => format!("/openapi/v3/api/{}", kind.version),
@@ -52,7 +52,7 @@ fn of_kind(document: &Value, kind: &GroupVersionKind) -> Option<Schema> {
     let is_it = |schema: &Value| {
         let kinds = schema.get("x-kubernetes-group-version-kind").and_then(Value::as_array).unwrap_or_default();
         kinds.iter().any(|it| {
-            it.str_at(&["group"]).unwrap_or_default() == kind.group
+            it.text("group") == kind.group
                 && it.str_at(&["version"]) == Some(&kind.version)
                 && it.str_at(&["kind"]) == Some(&kind.kind)
         })
@@ -83,13 +83,13 @@ impl<'d> Resolver<'d> {
     }
 
     fn convert(&mut self, schema: &'d Value) -> Schema {
-        let text = |key: &str| schema.str_at(&[key]).unwrap_or_default().to_owned();
+        let text = |key: &str| schema.text(key).to_owned();
         let is_true = |key: &str| schema.get(key).and_then(Value::as_bool) == Some(true);
         let format = text("format");
         let properties = schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Object::iter);
         Schema {
             type_name: text("type"),
-            // Built-in types say it by the format, custom ones by the extension.
+            // Built-in types declare it by the format, custom ones by the extension.
             x_int_or_string: format == INT_OR_STRING || is_true("x-kubernetes-int-or-string"),
             x_embedded_resource: is_true("x-kubernetes-embedded-resource"),
             format,
@@ -104,7 +104,7 @@ impl<'d> Resolver<'d> {
     }
 }
 
-/// The name of the schema that stands for this one. A reference with a description is wrapped.
+/// The name of the schema that this one refers to. A reference with a description is wrapped.
 fn reference(schema: &Value) -> Option<&str> {
     let wrapped = || schema.get("allOf").and_then(Value::as_array).unwrap_or_default().iter().find_map(reference);
     match schema.str_at(&["$ref"]) {

@@ -1,17 +1,19 @@
-//! Why something was refused, and who else will be.
+//! Reasons of rejections, and the objects that they apply to.
 //!
-//! A reason is what the server said, without what differs from try to try. Its mark is what is wrong with the object: the
-//! fields that the server named, and their values. Another object of the kind that bears the mark will meet the same.
+//! A reason is the server's message, without the parts that differ between attempts. Its mark consists of the
+//! fields that the server named, and their values. Another object of the kind that matches the mark will be
+//! rejected, too.
 
 use api::json::Value;
 
-/// A refusal without what differs from try to try.
+/// A rejection without the parts that differ between attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Reason(String);
 
 impl Reason {
-    /// The reason of a refusal: the code and the message without the name of the refused object, which is random. What
-    /// is invalid is so everywhere; other refusals (quota, rights) may differ by namespace.
+    /// The reason of a rejection: the code and the message without the name of the rejected object, which is
+    /// random. Invalid objects are invalid everywhere; other rejections (quota, permissions) may differ by
+    /// namespace.
     pub(super) fn new(namespace: &str, error: &client::Error) -> Self {
         let message = error.to_string();
         let mut parts = message.splitn(3, '"');
@@ -24,7 +26,7 @@ impl Reason {
     }
 }
 
-/// What the server does not accept in objects of a kind.
+/// Fields and values that the server rejects in objects of a kind.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Mark {
     plural: String,
@@ -33,7 +35,7 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// What is wrong with an object, if the server named fields that it has.
+    /// Returns the mark of a rejected object, if the server named fields that it has.
     pub(super) fn new(plural: &str, object: &Value, error: &client::Error) -> Option<Self> {
         let client::Error::Refused(status) = error else { return None };
         let of_cause = |cause: &client::Cause| {

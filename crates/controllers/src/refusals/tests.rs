@@ -1,11 +1,11 @@
-//! Refusals, seen by those who were refused.
+//! Rejections from the perspective of the rejected parties.
 
 use api::json;
 use client::{Cause, Status};
 
 use super::*;
 
-fn who(name: &str) -> Who {
+fn who(name: &str) -> Party {
     ("replicaset-controller", Key::new("ns", name))
 }
 
@@ -15,9 +15,9 @@ fn refusal(name: &str, why: &str) -> client::Error {
     client::Error::Refused(Status { code: 422, reason: "Invalid".to_owned(), message, causes, ..Status::default() })
 }
 
-/// A pod that one of them wants.
-fn wanted(pod: &Value, generation: i64) -> Wanted<'_> {
-    Wanted { plural: "pods", object: pod, generation }
+/// A pod that one of them wants to create.
+fn wanted(pod: &Value, generation: i64) -> WantedObject<'_> {
+    WantedObject { plural: "pods", object: pod, generation }
 }
 
 fn may_go(refusals: &Refusals, name: &str, now: Instant) -> bool {
@@ -78,7 +78,7 @@ async fn a_new_spec_or_another_reason_does_not_wait_with_the_others() {
     assert!(matches!(refusals.ask(&who("a"), wanted(&gate, 1), now), Turn::Wait { .. }));
     assert_eq!(refusals.ask(&who("a"), wanted(&gate, 2), now), Turn::Go);
     assert_eq!(refusals.ask(&who("c"), wanted(&json!({"spec": {"other": 1}}), 1), now), Turn::Go);
-    // One reason is gone; the other stays.
+    // One reason no longer exists; the other stays.
     assert!(refusals.refused(&who("a"), wanted(&gate, 2), &refusal("a-2", "gate"), now));
     refusals.accepted(&who("a"), "pods", now);
     assert!(matches!(refusals.ask(&who("b"), wanted(&port, 1), now), Turn::Wait { .. }));
@@ -87,20 +87,64 @@ async fn a_new_spec_or_another_reason_does_not_wait_with_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_bears_the_mark_of_a_refusal_waits_for_a_first_try() {
+async fn object_matching_a_rejection_waits_for_first_attempt() {
     let (refusals, now) = (Refusals::default(), Instant::now());
     let gate = json!({"spec": {"gate": 1}});
     assert!(refusals.refused(&who("a"), wanted(&gate, 1), &refusal("a-1", "gate"), now));
     assert_eq!(refusals.ask(&who("b"), wanted(&gate, 1), now), Turn::Go, "the first of them goes at once");
     assert!(matches!(refusals.ask(&who("c"), wanted(&gate, 1), now), Turn::First { .. }));
     assert!(refusals.peek(&who("c"), wanted(&gate, 1), now).is_some_and(|it| it > Duration::ZERO));
-    let revision = Wanted { plural: "controllerrevisions", ..wanted(&gate, 1) };
+    let revision = WantedObject { plural: "controllerrevisions", ..wanted(&gate, 1) };
     assert_eq!(refusals.ask(&who("c"), revision, now), Turn::Go, "what is not refused does not wait");
     refusals.accepted(&who("c"), "controllerrevisions", now);
     assert!(matches!(refusals.ask(&who("c"), wanted(&gate, 1), now), Turn::First { .. }));
-    // It was not as thought: one who was refused tries at once.
+    // The expectation was wrong: a rejected party tries at once.
     refusals.accepted(&who("b"), "pods", now);
     assert_eq!(refusals.ask(&who("a"), wanted(&gate, 1), now), Turn::Go);
     refusals.accepted(&who("a"), "pods", now);
     assert_eq!(refusals.ask(&who("c"), wanted(&gate, 1), now), Turn::Go);
+}
+
+/// The server's answer while a service account is missing.
+fn missing_account(name: &str) -> client::Error {
+    let message = format!(
+        "pods \"{name}\" is forbidden: error looking up service account ns/sa: serviceaccount \"sa\" not found"
+    );
+    client::Error::Refused(Status { code: 403, reason: "Forbidden".to_owned(), message, ..Status::default() })
+}
+
+#[tokio::test(start_paused = true)]
+async fn missing_object_is_retried_quickly_and_then_rarely() {
+    let (refusals, now) = (Refusals::default(), Instant::now());
+    let pod = json!({"spec": {}});
+    let mut news = Vec::new();
+    let mut tries = 0;
+    while refusals.ask(&who("a"), wanted(&pod, 1), now) == Turn::Go && tries < 50 {
+        news.push(refusals.refused(&who("a"), wanted(&pod, 1), &missing_account(&format!("a-{tries}")), now));
+        tries += 1;
+    }
+    assert_eq!(tries, 13, "twelve quick tries, and one that begins the waiting");
+    assert_eq!(news.iter().filter(|it| **it).count(), 1, "one event for all");
+    assert!(matches!(refusals.ask(&who("a"), wanted(&pod, 1), now), Turn::Wait { .. }));
+    assert_eq!(refusals.ask(&who("a"), wanted(&pod, 1), now + CANARY.1), Turn::Go);
+}
+
+#[tokio::test(start_paused = true)]
+async fn appearance_of_the_missing_object_ends_the_waiting() {
+    let (refusals, now) = (Refusals::default(), Instant::now());
+    let pod = json!({"spec": {}});
+    for name in ["a", "b"] {
+        for _ in 0..20 {
+            refusals.refused(&who(name), wanted(&pod, 1), &missing_account("x"), now);
+        }
+    }
+    assert!(matches!(refusals.ask(&who("a"), wanted(&pod, 1), now), Turn::Wait { .. }));
+    assert_eq!(refusals.appeared("replicaset-controller", "other", "sa"), []);
+    assert_eq!(refusals.appeared("job-controller", "ns", "sa"), []);
+    assert_eq!(refusals.appeared("replicaset-controller", "ns", "another"), []);
+    let mut woken = refusals.appeared("replicaset-controller", "ns", "sa");
+    woken.sort_by_key(ToString::to_string);
+    assert_eq!(woken, [Key::new("ns", "a"), Key::new("ns", "b")]);
+    assert_eq!(refusals.ask(&who("a"), wanted(&pod, 1), now), Turn::Go);
+    assert_eq!(refusals.appeared("replicaset-controller", "ns", "sa"), []);
 }

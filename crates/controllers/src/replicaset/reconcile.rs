@@ -8,19 +8,20 @@ use client::Document;
 use client::controller::{Controller as Runner, Next, own};
 use client::informer::{Informer, Key};
 use client::resources::Served as _;
+use telemetry::logs::chain;
 use tracing::warn;
 
 use super::Replicated;
 use super::rule::{Change, decide};
-use super::status::{Seen, updated};
+use super::status::{ObservedPods, updated};
 use crate::action::Action;
 use crate::executor::{Executor, Failure, Owner};
 use crate::expectations::UNSETTLED;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::ownership::{self, Controller, INDEX, orphans_of};
 use crate::pods;
 
-/// As many are worked on at a time.
+/// Number of concurrent workers.
 const WORKERS: usize = 5;
 
 /// The controller of one kind.
@@ -30,7 +31,7 @@ struct Replicas<T: Replicated> {
     executor: Executor,
 }
 
-/// Runs the controller of a kind until the end is asked for.
+/// Runs the controller of a kind until shutdown.
 pub(crate) async fn run<T: Replicated>(context: Context) {
     let (sets, pods) = (context.informers.all::<Document<T>>(), context.informers.all::<Pod>());
     let executor = context.executor();
@@ -43,6 +44,7 @@ pub(crate) async fn run<T: Replicated>(context: Context) {
         .watch(&sets, own)
         .watch(&pods, move |pod| keys_of(&known, pod))
         .workers(WORKERS);
+    let runner = context.watch_accounts(runner, &executor, |key| key);
     let replicas = Arc::new(Replicas { sets, pods, executor });
     runner
         .run(move |key| {
@@ -84,7 +86,7 @@ impl<T: Replicated> Replicas<T> {
             Ok(selector) => selector,
             Err(error) => {
                 // The server does not accept such a set: it will not get better by trying.
-                warn!(object = %key, err = %error, "Selector is not valid");
+                warn!(object = %key, err = %chain(&error), "Selector is not valid");
                 return Ok(Next::Done);
             }
         };
@@ -104,7 +106,7 @@ impl<T: Replicated> Replicas<T> {
         let terminating = others.iter().filter(|pod| pods::is_terminating(pod) && is_ours(pod)).count();
         let claims = controller.claim(&selector, active, |pod| &pod.metadata);
         let active = self.executor.carry_out(&key, controller, claims, &pods::PODS, |pod| &pod.metadata, &[]).await?;
-        // Pods of a set that is gone go with it, and may be seen to go first.
+        // Pods of a deleted set are deleted with it, and may disappear first.
         let had_more = usize::try_from(set.counts().replicas).is_ok_and(|known| active.len() < known);
         let wants_more = usize::try_from(set.replicas()).is_ok_and(|wanted| active.len() < wanted);
         let may_be_gone = had_more && wants_more && !metadata.is_deleting();
@@ -112,13 +114,14 @@ impl<T: Replicated> Replicas<T> {
             return Ok(Next::Done);
         }
         let failure = if metadata.is_deleting() { None } else { self.manage(&key, &set, controller, &active).await };
-        let seen = Seen { active: &active, terminating, failure: failure.as_ref().and_then(Failure::told) };
-        if let Some(object) = updated(&set, &seen, now()) {
+        let seen = ObservedPods { active: &active, terminating, failure: failure.as_ref().and_then(Failure::told) };
+        if let Some(object) = updated(&set, &seen, self.executor.now()) {
             self.executor.perform(&key, vec![Action::UpdateStatus { resource: T::RESOURCE, object }]).await?;
         }
         match failure {
             Some(failure) => failure.held().map(Next::After).ok_or(failure),
-            None => Ok(pods::next_available(&active, set.min_ready_seconds(), now()).map_or(Next::Done, Next::After)),
+            None => Ok(pods::next_available(&active, set.min_ready_seconds(), self.executor.now())
+                .map_or(Next::Done, Next::After)),
         }
     }
 
@@ -126,7 +129,7 @@ impl<T: Replicated> Replicas<T> {
         self.pods.store().by_index(INDEX, value)
     }
 
-    /// Makes or deletes pods; tells why that failed.
+    /// Creates or deletes pods; returns the reason of a failure.
     async fn manage(
         &self,
         key: &Key,
@@ -134,7 +137,7 @@ impl<T: Replicated> Replicas<T> {
         controller: Controller<'_>,
         active: &[Arc<Pod>],
     ) -> Option<Failure> {
-        match decide(set.replicas(), active, &self.related(set), now()) {
+        match decide(set.replicas(), active, &self.related(set), self.executor.now()) {
             Change::None => None,
             Change::Create(count) => {
                 let template = set.value().at(&["spec", "template"])?;

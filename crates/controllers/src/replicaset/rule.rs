@@ -1,4 +1,4 @@
-//! How many pods are made, or which are deleted.
+//! Number of pods to create, or pods to delete.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use api::core::v1::Pod;
 use api::time::Timestamp;
 
-use crate::pods::{Ranked, is_active, sort_for_deletion};
+use crate::pods::{RankedPod, is_active, sort_for_deletion};
 
 /// No more than this is made or deleted at a time.
 const BURST: usize = 500;
 
-/// What is to be done about the number of pods.
+/// Change of the number of pods.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Change {
-    /// There are as many as wanted.
+    /// The number is correct.
     None,
-    /// How many are missing.
+    /// Number of missing pods.
     Create(usize),
     /// These are too many.
     Delete(Vec<Arc<Pod>>),
@@ -39,7 +39,8 @@ pub(crate) fn decide(wanted: i32, active: &[Arc<Pod>], related: &[Arc<Pod>], now
         *crowd = crowd.saturating_add(1);
     }
     let crowd = |pod: &Pod| crowds.get(pod.spec.node_name.as_str()).copied().unwrap_or(0);
-    let mut ranked: Vec<Ranked> = active.iter().map(|pod| Ranked { pod: pod.clone(), crowd: crowd(pod) }).collect();
+    let mut ranked: Vec<RankedPod> =
+        active.iter().map(|pod| RankedPod { pod: pod.clone(), crowd: crowd(pod) }).collect();
     sort_for_deletion(&mut ranked, now);
     Change::Delete(ranked.into_iter().take(surplus).map(|ranked| ranked.pod).collect())
 }

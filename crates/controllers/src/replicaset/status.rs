@@ -1,4 +1,4 @@
-//! What a ReplicaSet reports.
+//! Status of a ReplicaSet.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use super::{Counts, Replicated};
 use crate::edit;
 use crate::pods::{is_available, is_ready};
 
-/// What is known about the pods of a set.
-pub(crate) struct Seen<'a> {
+/// State of the pods of a set.
+pub(crate) struct ObservedPods<'a> {
     pub(crate) active: &'a [Arc<Pod>],
     pub(crate) terminating: usize,
-    /// Why pods could not be made or deleted.
+    /// Reason why pods could not be created or deleted.
     pub(crate) failure: Option<String>,
 }
 
 /// The set with its new status, nothing if that is as it was.
-pub(crate) fn updated<T: Replicated>(set: &Document<T>, seen: &Seen<'_>, now: Timestamp) -> Option<Value> {
+pub(crate) fn updated<T: Replicated>(set: &Document<T>, seen: &ObservedPods<'_>, now: Timestamp) -> Option<Value> {
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let count = |counts: &dyn Fn(&Pod) -> bool| number(seen.active.iter().filter(|pod| counts(pod)).count());
     let labels = set.template_labels();
@@ -42,12 +42,12 @@ pub(crate) fn updated<T: Replicated>(set: &Document<T>, seen: &Seen<'_>, now: Ti
     }
     let mut document = set.to_value();
     let status = |field: &'static str| ["status", field];
-    edit::set(&mut document, &status("replicas"), new.replicas);
+    document.set_at(&status("replicas"), new.replicas);
     edit::set_count(&mut document, &status("fullyLabeledReplicas"), new.fully_labeled);
     edit::set_count(&mut document, &status("readyReplicas"), new.ready);
     edit::set_count(&mut document, &status("availableReplicas"), new.available);
-    edit::set_or_remove(&mut document, &status("terminatingReplicas"), new.terminating);
-    edit::set(&mut document, &status("observedGeneration"), new.observed_generation);
+    document.set_or_remove_at(&status("terminatingReplicas"), new.terminating);
+    document.set_at(&status("observedGeneration"), new.observed_generation);
     match &seen.failure {
         Some(message) if !had_failure => {
             let too_few = new.replicas < set.replicas();
@@ -59,13 +59,13 @@ pub(crate) fn updated<T: Replicated>(set: &Document<T>, seen: &Seen<'_>, now: Ti
                 "reason": reason,
                 "message": message,
             });
-            edit::list(&mut document, &status("conditions"))?.push(condition);
+            document.make_list_at(&status("conditions")).push(condition);
         }
         None if had_failure => {
-            let conditions = edit::list(&mut document, &status("conditions"))?;
+            let conditions = document.make_list_at(&status("conditions"));
             conditions.retain(|condition| condition.str_at(&["type"]) != Some("ReplicaFailure"));
             if conditions.is_empty() {
-                edit::remove(&mut document, &status("conditions"));
+                document.remove_at(&status("conditions"));
             }
         }
         _ => {}
@@ -85,7 +85,7 @@ mod tests {
     }
 
     fn status(set: &Document<ReplicaSet>, failure: Option<&str>) -> Option<String> {
-        let seen = Seen { active: &[], terminating: 0, failure: failure.map(ToOwned::to_owned) };
+        let seen = ObservedPods { active: &[], terminating: 0, failure: failure.map(ToOwned::to_owned) };
         updated(set, &seen, Timestamp { seconds: 0, nanos: 0 })
             .map(|document| document.get("status").unwrap().to_string())
     }

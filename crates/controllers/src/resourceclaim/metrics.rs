@@ -1,10 +1,11 @@
-//! Who uses constraints on devices, and how long claims with expressions wait for theirs.
+//! Use of device constraints, and the waiting time of claims with expressions.
 //!
-//! The metrics that KEP-5254 proposes. Its labels, the names of claim and template, have no bound; here they are
-//! namespace and template, and what is beyond a thousand of them counts as `other`.
+//! The metrics that KEP-5254 proposes. Its labels, the names of claim and template, are unbounded; here they
+//! are namespace and template, and combinations beyond a thousand count as `other`.
 
+use locks::Mutex;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use api::core::v1::Pod;
 use api::json::Text;
@@ -16,13 +17,13 @@ use tokio::time::Instant;
 
 use super::CLAIM_NAME;
 
-/// How many pairs of labels are told apart.
+/// Maximum number of label pairs.
 const SERIES_MAX: usize = 1000;
 const OTHER: &str = "other";
 /// From 1 ms to 10 minutes.
 const SECONDS: &[f64] = &[0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 300.0, 600.0];
 
-/// A claim's namespace, and the template that it was made from; empty where somebody wrote it.
+/// A claim's namespace, and its template; empty for a claim without a template.
 type Labels = (String, String);
 
 /// Shows the metrics of all claims.
@@ -59,7 +60,7 @@ pub(super) fn publish(registry: &Registry, claims: &Informer<Document<ResourceCl
     claims.on_change(move |_, change| waits.see(change, &pods));
 }
 
-/// The template is told by the pod that the claim was made for.
+/// The template is that of the pod for which the claim was created.
 fn labels_of(claim: &ResourceClaim, pods: &Informer<Pod>) -> Labels {
     let namespace = &claim.metadata.namespace;
     let template = || {
@@ -71,7 +72,7 @@ fn labels_of(claim: &ResourceClaim, pods: &Informer<Pod>) -> Labels {
     (namespace.to_string(), template().unwrap_or_default().to_string())
 }
 
-/// How many there are of each, few enough to be shown.
+/// Counts by label pair, limited in number.
 fn counted(labels: impl Iterator<Item = Labels>) -> Vec<(Vec<String>, f64)> {
     let mut counts: BTreeMap<Labels, u32> = BTreeMap::new();
     for labels in labels {
@@ -94,7 +95,7 @@ impl Waits {
     fn see(&self, change: &Change<Document<ResourceClaim>>, pods: &Informer<Pod>) {
         let claim = change.newest();
         let uid = &claim.metadata.uid;
-        let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut since = self.since.lock();
         if matches!(change, Change::Deleted(_)) {
             since.remove(uid);
         } else if claim.status.allocation.is_none() {
@@ -108,7 +109,7 @@ impl Waits {
     }
 
     fn bounded(&self, labels: Labels) -> Labels {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.known.lock();
         if known.len() < SERIES_MAX || known.contains(&labels) {
             known.insert(labels.clone());
             return labels;
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_much_is_counted_together() {
+    fn excess_series_are_combined() {
         let label = |number: usize| ("default".to_owned(), format!("t{number:05}"));
         let counts = counted((0..1200).chain([0, 1]).map(label));
         assert_eq!(counts.len(), SERIES_MAX + 1);

@@ -1,4 +1,4 @@
-//! What the claims of a pod need.
+//! Claims that a pod needs.
 //!
 //! Pure. Follows `syncPod` and `handleClaim` in Kubernetes `pkg/controller/resourceclaim/controller.go`.
 
@@ -9,34 +9,33 @@ use api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use client::Document;
 
 use super::{CLAIM_NAME, MAX_RESERVED};
-use crate::edit;
 
 /// The longest beginning of a generated name.
 const PREFIX_MAX: usize = 57;
 
-/// What one claim of a pod needs.
+/// Requirement of one claim of a pod.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Need {
-    /// Nothing.
+pub(crate) enum ClaimNeed {
+    /// None.
     Nothing,
-    /// Its name is to be told in the pod's status.
+    /// Its name must be written to the pod's status.
     Tell(Text),
-    /// It is to be made.
+    /// It must be created.
     Create(Value),
 }
 
-/// Why a claim cannot be made.
+/// A reason why a claim cannot be created.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Problem {
     /// The template may come.
     #[error("resource claim template \"{0}\": resourceclaimtemplate.resource.k8s.io \"{0}\" not found")]
     NoTemplate(Text),
-    /// The template asks for what a closed gate does not allow: trying again helps only when it changes.
+    /// The template requires a disabled gate: retrying helps only after a change.
     #[error("{0}")]
     Gate(&'static str),
 }
 
-/// The claim's name that the pod's status tells, or that the user gave.
+/// The claim's name from the pod's status, or from the user.
 pub(crate) fn known_name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Option<&'a Text> {
     if let Some(name) = &claim.resource_claim_name {
         return Some(name);
@@ -51,28 +50,29 @@ pub(crate) fn is_for(claim: &ResourceClaim, pod: &Pod) -> bool {
         && claim.metadata.controller().is_some_and(|owner| owner.uid == pod.metadata.uid)
 }
 
-/// What one claim of a pod needs, given the claims that were made for it and the template that it names.
+/// Determines the requirement of one claim of a pod, given the claims created for it and the template that it
+/// references.
 pub(crate) fn need<'a>(
     pod: &Pod,
     wanted: &PodResourceClaim,
     claims: impl IntoIterator<Item = &'a ResourceClaim> + Clone,
     template: impl FnOnce(&str) -> Option<Document<ResourceClaimTemplate>>,
     features: Features,
-) -> Result<Need, Problem> {
-    let Some(template_name) = &wanted.resource_claim_template_name else { return Ok(Need::Nothing) };
+) -> Result<ClaimNeed, Problem> {
+    let Some(template_name) = &wanted.resource_claim_template_name else { return Ok(ClaimNeed::Nothing) };
     if let Some(told) = pod.status.resource_claim_statuses.iter().find(|it| it.name == wanted.name) {
-        // Told without a name: the template has asked for nothing.
-        let Some(name) = &told.resource_claim_name else { return Ok(Need::Nothing) };
+        // An entry without a name: the template requested nothing.
+        let Some(name) = &told.resource_claim_name else { return Ok(ClaimNeed::Nothing) };
         let mut all = claims.clone().into_iter();
         if all.any(|claim| claim.metadata.name == *name && is_for(claim, pod)) {
-            return Ok(Need::Nothing);
+            return Ok(ClaimNeed::Nothing);
         }
     }
     let made = claims.into_iter().find(|claim| {
         is_for(claim, pod) && claim.metadata.annotations.get(CLAIM_NAME).is_some_and(|it| *it == wanted.name)
     });
     if let Some(made) = made {
-        return Ok(Need::Tell(made.metadata.name.clone()));
+        return Ok(ClaimNeed::Tell(made.metadata.name.clone()));
     }
     let template = template(template_name).ok_or_else(|| Problem::NoTemplate(template_name.clone()))?;
     let constraints = &template.spec.spec.devices.constraints;
@@ -81,13 +81,13 @@ pub(crate) fn need<'a>(
             "template includes a device constraint CEL expression, but the feature DRACELDeviceConstraint is disabled",
         ));
     }
-    Ok(Need::Create(new_claim(pod, wanted, &template)))
+    Ok(ClaimNeed::Create(new_claim(pod, wanted, &template)))
 }
 
 fn new_claim(pod: &Pod, wanted: &PodResourceClaim, template: &Document<ResourceClaimTemplate>) -> Value {
     let field = |path: &[&str]| template.value().at(path).cloned();
     let mut annotations = field(&["spec", "metadata", "annotations"]).unwrap_or_else(Value::object);
-    edit::set(&mut annotations, &[CLAIM_NAME], wanted.name.clone());
+    annotations.set_at(&[CLAIM_NAME], wanted.name.clone());
     let (name, uid) = (pod.metadata.name.clone(), pod.metadata.uid.clone());
     let prefix = prefix(&name, &wanted.name);
     let mut object = api::json!({
@@ -99,7 +99,7 @@ fn new_claim(pod: &Pod, wanted: &PodResourceClaim, template: &Document<ResourceC
         "spec": (field(&["spec", "spec"]).unwrap_or_default()),
     });
     if let Some(labels) = field(&["spec", "metadata", "labels"]) {
-        edit::set(&mut object, &["metadata", "labels"], labels);
+        object.set_at(&["metadata", "labels"], labels);
     }
     object
 }
@@ -126,8 +126,7 @@ pub(crate) fn reserve(claim: &Document<ResourceClaim>, pod: &Pod) -> Option<Valu
     }
     let mut object = claim.to_value();
     let (name, uid) = (pod.metadata.name.clone(), pod.metadata.uid.clone());
-    edit::list(&mut object, &["status", "reservedFor"])?
-        .push(api::json!({"resource": "pods", "name": name, "uid": uid}));
+    object.make_list_at(&["status", "reservedFor"]).push(api::json!({"resource": "pods", "name": name, "uid": uid}));
     Some(object)
 }
 

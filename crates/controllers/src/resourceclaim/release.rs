@@ -1,4 +1,4 @@
-//! What becomes of a claim when pods are done with it.
+//! Release of a claim when its pods have ended.
 //!
 //! Pure. Follows `syncClaim` in Kubernetes `pkg/controller/resourceclaim/controller.go`.
 
@@ -10,23 +10,22 @@ use client::resources::Served as _;
 
 use super::FINALIZER;
 use crate::action::Action;
-use crate::edit;
 
 /// The pod that a claim was made for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OwnerPod {
     /// None was.
     None,
-    /// It needs the claim, or is gone, and the claim with it.
+    /// The pod needs the claim, or was deleted together with it.
     Keeps,
-    /// It will not run any more, or is another by now.
+    /// The pod will not run any more, or was replaced.
     Done,
 }
 
-/// What is to be done; `keeps` tells whether a consumer, by its place in the list, still needs the claim.
+/// Returns the actions; `keeps` is true if a consumer, by its index in the list, still needs the claim.
 pub(crate) fn release(claim: &Document<ResourceClaim>, keeps: impl Fn(usize) -> bool, owner: OwnerPod) -> Vec<Action> {
     let resource = ResourceClaim::RESOURCE;
-    let consumers = claim.value().at(&["status", "reservedFor"]).and_then(Value::as_array).unwrap_or_default();
+    let consumers = claim.value().list_at(&["status", "reservedFor"]);
     let remaining: Vec<Value> =
         consumers.iter().enumerate().filter(|(index, _)| keeps(*index)).map(|(_, it)| it.clone()).collect();
     let ours = claim.metadata.finalizers.iter().any(|it| it == FINALIZER);
@@ -35,19 +34,19 @@ pub(crate) fn release(claim: &Document<ResourceClaim>, keeps: impl Fn(usize) -> 
     let is_free = remaining.is_empty();
     if remaining.len() < consumers.len() {
         if is_free {
-            edit::remove(&mut object, &["status", "reservedFor"]);
+            object.remove_at(&["status", "reservedFor"]);
             if ours {
-                edit::remove(&mut object, &["status", "allocation"]);
+                object.remove_at(&["status", "allocation"]);
             }
         } else {
-            edit::set(&mut object, &["status", "reservedFor"], remaining);
+            object.set_at(&["status", "reservedFor"], remaining);
         }
         actions.push(Action::UpdateStatus { resource: resource.clone(), object: object.clone() });
         if ours && object.at(&["status", "allocation"]).is_none() {
             actions.push(without_finalizer(object));
         }
     } else if ours && claim.metadata.is_deleting() && is_free {
-        if edit::remove(&mut object, &["status", "allocation"]).is_some() {
+        if object.remove_at(&["status", "allocation"]).is_some() {
             actions.push(Action::UpdateStatus { resource: resource.clone(), object: object.clone() });
         }
         actions.push(without_finalizer(object));
@@ -65,8 +64,6 @@ pub(crate) fn release(claim: &Document<ResourceClaim>, keeps: impl Fn(usize) -> 
 }
 
 fn without_finalizer(mut object: Value) -> Action {
-    if let Some(list) = edit::list(&mut object, &["metadata", "finalizers"]) {
-        list.retain(|it| it.as_str() != Some(FINALIZER));
-    }
+    object.make_list_at(&["metadata", "finalizers"]).retain(|it| it.as_str() != Some(FINALIZER));
     Action::Update { resource: ResourceClaim::RESOURCE, object }
 }

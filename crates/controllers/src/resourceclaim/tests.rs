@@ -2,13 +2,13 @@
 
 use api::core::v1::Pod;
 use api::features::{Features, Gate};
+use api::metadata;
 use api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use client::Document;
 
-use super::pod::{Need, Problem, need, reserve, statuses};
+use super::pod::{ClaimNeed, Problem, need, reserve, statuses};
 use super::release::{OwnerPod, release};
 use crate::action::Action;
-use crate::edit;
 
 fn pod(told: &str) -> Pod {
     let text = format!(
@@ -28,25 +28,25 @@ fn ask(
     pod: &Pod,
     claims: &[ResourceClaim],
     template: Option<&Document<ResourceClaimTemplate>>,
-) -> Result<Need, Problem> {
+) -> Result<ClaimNeed, Problem> {
     need(pod, &pod.spec.resource_claims[0], claims, |_| template.cloned(), Features::none())
 }
 
 #[test]
-fn a_claim_is_made_once_and_told() {
+fn claim_is_created_once_and_recorded_in_pod() {
     let made = ask(&pod(""), &[], Some(&template(""))).expect("it can be made");
-    let Need::Create(mut object) = made else { panic!("{made:?}") };
+    let ClaimNeed::Create(mut object) = made else { panic!("{made:?}") };
     assert_eq!(object.str_at(&["metadata", "generateName"]), Some("p-dev-"));
-    assert_eq!(edit::annotation(&object, super::CLAIM_NAME), Some("dev"));
-    edit::set(&mut object, &["metadata", "name"], "p-dev-x");
+    assert_eq!(metadata::annotation(&object, super::CLAIM_NAME), Some("dev"));
+    object.set_at(&["metadata", "name"], "p-dev-x");
     let claim: ResourceClaim = api::json::from_value(&object).expect("a claim");
     let claims = [claim];
-    assert_eq!(ask(&pod(""), &claims, None), Ok(Need::Tell("p-dev-x".into())));
+    assert_eq!(ask(&pod(""), &claims, None), Ok(ClaimNeed::Tell("p-dev-x".into())));
     let told = pod(r#"{"name": "dev", "resourceClaimName": "p-dev-x"}"#);
-    assert_eq!(ask(&told, &claims, None), Ok(Need::Nothing));
+    assert_eq!(ask(&told, &claims, None), Ok(ClaimNeed::Nothing));
     assert_eq!(ask(&told, &[], None), Err(Problem::NoTemplate("t".into())), "the claim was deleted");
     let none = pod(r#"{"name": "dev"}"#);
-    assert_eq!(ask(&none, &[], None), Ok(Need::Nothing));
+    assert_eq!(ask(&none, &[], None), Ok(ClaimNeed::Nothing));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_template_that_needs_a_closed_gate_is_refused() {
     let open = Features::none().with(Gate::DRACELDeviceConstraint, true);
     let pod = pod("");
     let made = need(&pod, &pod.spec.resource_claims[0], &[], |_| Some(template.clone()), open);
-    assert!(matches!(made, Ok(Need::Create(_))));
+    assert!(matches!(made, Ok(ClaimNeed::Create(_))));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn claim(reserved: usize, finalizer: bool, deleting: bool) -> Document<ResourceC
     let mut object = api::json!({"metadata": {"name": "c", "namespace": "a", "finalizers": finalizers},
         "status": {"allocation": {"devices": {}}, "reservedFor": consumers}});
     if deleting {
-        edit::set(&mut object, &["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+        object.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
     }
     Document::new(object).expect("a claim")
 }
@@ -100,7 +100,7 @@ fn the_last_consumer_takes_the_allocation_along() {
 }
 
 #[test]
-fn a_pod_on_a_node_reserves_what_is_allocated() {
+fn assigned_pod_reserves_allocated_claims() {
     assert!(reserve(&claim(1, true, false), &pod("")).is_some());
     assert!(reserve(&claim(super::MAX_RESERVED, true, false), &pod("")).is_none());
 }

@@ -1,4 +1,4 @@
-//! How much of a quota is used.
+//! Usage of a quota.
 //!
 //! Pure. Follows Kubernetes `pkg/quota/v1/evaluator/core`.
 
@@ -8,16 +8,20 @@ use api::core::v1::{
 };
 use api::json::Text;
 use api::quantity::{Format, Quantity};
-use matching::resources::{Options, QosClass, limits, qos_class, requests};
+use api::resource::v1::ResourceClaim;
+use matching::resources::{Options, QosClass, device_usage, limits, qos_class, requests};
 
-/// What counts toward a quota, of one namespace.
+/// Objects of one namespace that count toward a quota.
 pub(crate) struct Content<'a> {
     pub(crate) pods: &'a [&'a Pod],
     pub(crate) services: &'a [&'a Service],
     pub(crate) claims: &'a [&'a PersistentVolumeClaim],
-    /// How many quotas there are, the one that is counted for among them.
+    pub(crate) device_claims: &'a [&'a ResourceClaim],
+    /// Name of the extended resource of a device class.
+    pub(crate) extended_resource: &'a (dyn Fn(&str) -> Option<Text> + Sync),
+    /// Number of quotas, including the one being computed.
     pub(crate) quotas: usize,
-    /// How many objects of other resources there are, by `PLURAL` or `PLURAL.GROUP`.
+    /// Number of objects of other resources, by `PLURAL` or `PLURAL.GROUP`.
     pub(crate) counts: &'a (dyn Fn(&str) -> i64 + Sync),
 }
 
@@ -39,7 +43,7 @@ pub(crate) fn is_other(resource: &str) -> bool {
     !matches!(resource, "pods" | "services" | "persistentvolumeclaims" | "resourcequotas")
 }
 
-/// How much of each limit is used.
+/// Returns the usage of each limit.
 pub(crate) fn used(quota: &ResourceQuota, content: &Content<'_>) -> ResourceList {
     let scopes = scopes(quota);
     let mut used: ResourceList = quota.spec.hard.keys().map(|name| (name.clone(), zero())).collect();
@@ -64,6 +68,12 @@ pub(crate) fn used(quota: &ResourceQuota, content: &Content<'_>) -> ResourceList
                 add(&name, &amount);
             }
         }
+        for claim in content.device_claims {
+            let pod = content.pods.iter().find(|pod| claim.extended_resources_of() == Some(&pod.metadata.uid));
+            for (name, amount) in device_usage(claim, content.extended_resource, pod.copied()) {
+                add(&name, &amount);
+            }
+        }
         for name in quota.spec.hard.keys() {
             let count = match counted(name) {
                 Some("resourcequotas") => i64::try_from(content.quotas).unwrap_or(i64::MAX),
@@ -84,7 +94,7 @@ fn one() -> Quantity {
     Quantity::new(1, Format::DecimalSi)
 }
 
-/// Both forms in which a quota says what it is about.
+/// Both forms of a quota's scopes.
 fn scopes(quota: &ResourceQuota) -> Vec<ScopedResourceSelectorRequirement> {
     let short = quota.spec.scopes.iter().map(|name| ScopedResourceSelectorRequirement {
         scope_name: name.clone(),
@@ -129,7 +139,7 @@ fn crosses_namespaces(pod: &Pod) -> bool {
 
 fn pod_usage(pod: &Pod) -> Vec<(Text, Quantity)> {
     let mut usage = vec![("count/pods".into(), one())];
-    // What has ended uses nothing but its place in the list.
+    // Terminated pods use nothing but their place in the list.
     if pod.is_terminal() {
         return usage;
     }
@@ -202,7 +212,15 @@ mod tests {
     #[track_caller]
     fn check(spec: &str, pods: &[Pod], expected: &[(&str, &str)]) {
         let pods: Vec<&Pod> = pods.iter().collect();
-        let content = Content { pods: &pods, services: &[], claims: &[], quotas: 1, counts: &|_| 7 };
+        let content = Content {
+            pods: &pods,
+            services: &[],
+            claims: &[],
+            device_claims: &[],
+            extended_resource: &|_| None,
+            quotas: 1,
+            counts: &|_| 7,
+        };
         let used = used(&quota(spec), &content);
         let used: Vec<(&str, String)> = used.iter().map(|(name, it)| (name.as_str(), it.to_string())).collect();
         let used: Vec<(&str, &str)> = used.iter().map(|(name, it)| (*name, it.as_str())).collect();
@@ -222,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_counts_itself_whatever_others_have_heard_of() {
+    fn quota_counts_itself_before_others_observe_it() {
         let spec = r#"{"hard": {"count/resourcequotas": "1", "resourcequotas": "1", "secrets": "9"}}"#;
         check(spec, &[], &[("count/resourcequotas", "1"), ("resourcequotas", "1"), ("secrets", "7")]);
     }
@@ -245,7 +263,15 @@ mod tests {
         let quota = quota(
             r#"{"hard": {"requests.storage": "5Gi", "gold.storageclass.storage.k8s.io/requests.storage": "2Gi"}}"#,
         );
-        let content = Content { pods: &[], services: &[], claims: &[&claim], quotas: 1, counts: &|_| 0 };
+        let content = Content {
+            pods: &[],
+            services: &[],
+            claims: &[&claim],
+            device_claims: &[],
+            extended_resource: &|_| None,
+            quotas: 1,
+            counts: &|_| 0,
+        };
         assert!(used(&quota, &content).values().all(|it| it.to_string() == "1Gi"));
     }
 }

@@ -20,17 +20,17 @@ impl Range {
         Some(Self { is_v4, first: address & !low(host), bits })
     }
 
-    /// The bits that tell the addresses of the range apart.
+    /// Mask of the host part of addresses.
     fn host_mask(&self) -> u128 {
         low(width(self.is_v4).saturating_sub(self.bits))
     }
 
-    /// Whether another range lies within this one.
+    /// Whether this range contains another one.
     pub(super) fn contains(&self, other: &Self) -> bool {
         self.is_v4 == other.is_v4 && self.bits <= other.bits && other.first & !self.host_mask() == self.first
     }
 
-    /// Whether services can have this address of the range: all but the first and, in IPv4, the last.
+    /// Whether services can have this address: all of the range except the first and, in IPv4, the last.
     pub(super) fn gives_out(&self, address: IpAddr) -> bool {
         let (is_v4, address) = number(address);
         let is_inside = is_v4 == self.is_v4 && address & !self.host_mask() == self.first;

@@ -1,12 +1,13 @@
-//! The storage of a place: claims that are made with the pod, and who owns them.
+//! Storage of an ordinal: claims created with the pod, and their owners.
 //!
-//! By the retention policy a claim belongs to the set (and goes with it), to the pod that is scaled away (and goes with
-//! that), or to nobody.
+//! According to the retention policy a claim is owned by the set (and deleted with it), by the pod that is
+//! scaled down (and deleted with that), or has no owner.
 
 use api::apps::v1::StatefulSet;
 use api::core::v1::PersistentVolumeClaim;
 use api::json::Value;
 use api::meta::v1::{ObjectMeta, OwnerReference};
+use api::metadata;
 use client::resources::Served as _;
 use client::{Document, Resource};
 
@@ -19,33 +20,33 @@ use crate::pods::PODS;
 pub(super) fn new_claim(set: &Document<StatefulSet>, template: usize, ordinal: i32) -> Option<Value> {
     let templates = set.value().at(&["spec", "volumeClaimTemplates"])?.as_array()?;
     let mut claim = templates.get(template)?.clone();
-    let name = claim_name(set, edit::name(&claim), ordinal);
-    edit::set(&mut claim, &["apiVersion"], "v1");
-    edit::set(&mut claim, &["kind"], "PersistentVolumeClaim");
-    edit::set(&mut claim, &["metadata", "name"], name);
-    edit::set(&mut claim, &["metadata", "namespace"], set.metadata().namespace.clone());
+    let name = claim_name(set, metadata::name(&claim), ordinal);
+    claim.set_at(&["apiVersion"], "v1");
+    claim.set_at(&["kind"], "PersistentVolumeClaim");
+    claim.set_at(&["metadata", "name"], name);
+    claim.set_at(&["metadata", "namespace"], set.metadata().namespace.clone());
     for (key, value) in &set.spec.selector.as_ref()?.match_labels {
-        edit::set(&mut claim, &["metadata", "labels", key], value.clone());
+        claim.set_at(&["metadata", "labels", key], value.clone());
     }
-    edit::remove(&mut claim, &["status"]);
+    claim.remove_at(&["status"]);
     Some(claim)
 }
 
-/// Who shall own a claim.
+/// Desired owner of a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wanted {
+enum WantedOwner {
     Nobody,
     Set,
     Pod,
 }
 
-fn wanted(set: &StatefulSet, ordinal: i32) -> Wanted {
+fn wanted(set: &StatefulSet, ordinal: i32) -> WantedOwner {
     let policy = set.spec.persistent_volume_claim_retention_policy.clone().unwrap_or_default();
     let (on_delete, on_scale) = (policy.when_deleted == "Delete", policy.when_scaled == "Delete");
     match (on_delete, on_scale, is_wanted(set, ordinal)) {
-        (_, true, false) => Wanted::Pod,
-        (true, _, _) => Wanted::Set,
-        _ => Wanted::Nobody,
+        (_, true, false) => WantedOwner::Pod,
+        (true, _, _) => WantedOwner::Set,
+        _ => WantedOwner::Nobody,
     }
 }
 
@@ -56,13 +57,14 @@ fn names(reference: &OwnerReference, resource: &Resource, metadata: &ObjectMeta)
         && reference.name == metadata.name
 }
 
-/// Whether a claim belongs to an earlier object of the same name, and will go with it.
+/// Whether a claim belongs to an earlier object of the same name, and will be deleted with it.
 pub(super) fn is_stale(claim: &PersistentVolumeClaim, resource: &Resource, metadata: &ObjectMeta) -> bool {
     let mut references = claim.metadata.owner_references.iter();
     references.any(|it| names(it, resource, metadata) && it.uid != metadata.uid)
 }
 
-/// The claim with the owner that the policy wants, nothing if it has it. `pod` is the one of the claim's place.
+/// Returns the claim with the owner that the policy requires; `None` if it already has it. `pod` is that of the
+/// claim's ordinal.
 pub(super) fn with_owner(
     set: &Document<StatefulSet>,
     pod: &ObjectMeta,
@@ -83,29 +85,29 @@ pub(super) fn with_owner(
     let is_foreign = |it: &&OwnerReference| it.controller == Some(true) && !is_set(it) && !is_pod(it);
     // Kubernetes: another controller keeps the claim, and ours are taken off.
     let conflicts = deletes && references.iter().any(|it| is_foreign(&it));
-    let wanted = if conflicts { Wanted::Nobody } else { wanted };
+    let wanted = if conflicts { WantedOwner::Nobody } else { wanted };
     let has = |is: &dyn Fn(&OwnerReference) -> bool| references.iter().any(|it| is(it) && it.controller == Some(true));
     let has_any = |is: &dyn Fn(&OwnerReference) -> bool| references.iter().any(is);
     let is_right = match wanted {
-        Wanted::Nobody => !has_any(&is_set) && !has_any(&is_pod),
-        Wanted::Set => has(&is_set) && !has_any(&is_pod),
-        Wanted::Pod => has(&is_pod) && !has_any(&is_set),
+        WantedOwner::Nobody => !has_any(&is_set) && !has_any(&is_pod),
+        WantedOwner::Set => has(&is_set) && !has_any(&is_pod),
+        WantedOwner::Pod => has(&is_pod) && !has_any(&is_set),
     };
     if is_right {
         return None;
     }
     let new = match wanted {
-        Wanted::Nobody => None,
-        Wanted::Set => Some(Controller { resource: &sets, metadata: owner }.reference()),
-        Wanted::Pod => Some(Controller { resource: &PODS, metadata: pod }.reference()),
+        WantedOwner::Nobody => None,
+        WantedOwner::Set => Some(Controller { resource: &sets, metadata: owner }.reference()),
+        WantedOwner::Pod => Some(Controller { resource: &PODS, metadata: pod }.reference()),
     };
     let mut object = claim.to_value();
     let others = references.iter().filter(|it| !is_set(it) && !is_pod(it));
     let kept: Vec<Value> = others.map(edit::document).chain(new).collect();
     if kept.is_empty() {
-        edit::remove(&mut object, &["metadata", "ownerReferences"]);
+        object.remove_at(&["metadata", "ownerReferences"]);
     } else {
-        edit::set(&mut object, &["metadata", "ownerReferences"], kept);
+        object.set_at(&["metadata", "ownerReferences"], kept);
     }
     Some(object)
 }

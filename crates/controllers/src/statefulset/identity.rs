@@ -4,6 +4,7 @@ use api::apps::v1::StatefulSet;
 use api::core::v1::Pod;
 use api::json;
 use api::json::Value;
+use api::well_known::LABEL_CONTROLLER_REVISION_HASH;
 use client::Document;
 use client::resources::Served as _;
 
@@ -13,7 +14,6 @@ use crate::pods::from_template;
 
 const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
-const REVISION: &str = "controller-revision-hash";
 
 /// The set's name and the number at the end of a pod's name.
 pub(super) fn parent_and_ordinal(name: &str) -> Option<(&str, i32)> {
@@ -26,12 +26,12 @@ pub(super) fn ordinal_of(pod: &Pod) -> Option<i32> {
     parent_and_ordinal(&pod.metadata.name).map(|(_, ordinal)| ordinal)
 }
 
-/// The revision that a pod was made of.
+/// The revision from which a pod was created.
 pub(super) fn revision_of(pod: &Pod) -> &str {
-    pod.metadata.labels.get(REVISION).map_or("", |it| it.as_str())
+    pod.metadata.labels.get(LABEL_CONTROLLER_REVISION_HASH).map_or("", |it| it.as_str())
 }
 
-/// Where the numbers begin.
+/// First ordinal.
 pub(super) fn first(set: &StatefulSet) -> i32 {
     set.spec.ordinals.as_ref().map_or(0, |ordinals| ordinals.start)
 }
@@ -59,17 +59,17 @@ pub(super) fn pod(set: &Document<StatefulSet>, template: &Value, revision: &str,
     let name = pod_name(set, ordinal);
     let controller = Controller { resource: &StatefulSet::RESOURCE, metadata: set.metadata() };
     let mut pod = from_template(template, controller);
-    edit::set(&mut pod, &["metadata", "name"], name.as_str());
-    edit::set(&mut pod, &["metadata", "labels", POD_NAME], name.as_str());
-    edit::set(&mut pod, &["metadata", "labels", POD_INDEX], ordinal.to_string());
-    edit::set(&mut pod, &["metadata", "labels", REVISION], revision);
-    edit::set(&mut pod, &["spec", "hostname"], name);
+    pod.set_at(&["metadata", "name"], name.as_str());
+    pod.set_at(&["metadata", "labels", POD_NAME], name.as_str());
+    pod.set_at(&["metadata", "labels", POD_INDEX], ordinal.to_string());
+    pod.set_at(&["metadata", "labels", LABEL_CONTROLLER_REVISION_HASH], revision);
+    pod.set_at(&["spec", "hostname"], name);
     if !set.spec.service_name.is_empty() {
-        edit::set(&mut pod, &["spec", "subdomain"], set.spec.service_name.clone());
+        pod.set_at(&["spec", "subdomain"], set.spec.service_name.clone());
     }
     if !set.spec.volume_claim_templates.is_empty() {
         let volumes = volumes(set, &pod, ordinal);
-        edit::set(&mut pod, &["spec", "volumes"], volumes);
+        pod.set_at(&["spec", "volumes"], volumes);
     }
     pod
 }
@@ -82,13 +82,13 @@ fn volumes(set: &StatefulSet, pod: &Value, ordinal: i32) -> Vec<Value> {
         json!({"name": name, "persistentVolumeClaim": {"claimName": claim}})
     });
     let mut volumes: Vec<Value> = claimed.collect();
-    let others = pod.at(&["spec", "volumes"]).and_then(Value::as_array).unwrap_or_default().iter();
+    let others = pod.list_at(&["spec", "volumes"]).iter();
     let is_claimed = |volume: &&Value| templates.iter().any(|it| volume.str_at(&["name"]) == Some(&it.metadata.name));
     volumes.extend(others.filter(|volume| !is_claimed(volume)).cloned());
     volumes
 }
 
-/// The labels of a pod with those that it should have and has not; nothing if it has them.
+/// The labels of a pod with missing ones added; nothing if none is missing.
 pub(super) fn missing_label(set: &StatefulSet, pod: &Pod) -> Option<Value> {
     let ordinal = ordinal_of(pod)?;
     let name = pod_name(set, ordinal);
@@ -96,8 +96,8 @@ pub(super) fn missing_label(set: &StatefulSet, pod: &Pod) -> Option<Value> {
         return None;
     }
     let mut labels = edit::document(&pod.metadata.labels);
-    edit::set(&mut labels, &[POD_NAME], name);
-    edit::set(&mut labels, &[POD_INDEX], ordinal.to_string());
+    labels.set_at(&[POD_NAME], name);
+    labels.set_at(&[POD_INDEX], ordinal.to_string());
     Some(labels)
 }
 

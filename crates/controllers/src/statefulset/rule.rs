@@ -1,4 +1,4 @@
-//! One round: which pods and claims are made, changed or deleted, and what is reported.
+//! One round: pods and claims to create, change or delete, and the status.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::{claims, identity, status};
 use crate::history::Revision;
 use crate::pods::{PODS, is_available, is_ready};
 
-/// What a round goes by.
-pub(super) struct Seen {
+/// Input of a round.
+pub(super) struct ObservedState {
     pub(super) set: Arc<Document<StatefulSet>>,
     /// The revision that most pods have, and the one that they shall have.
     pub(super) current: Revision,
@@ -39,7 +39,7 @@ pub(super) enum Step {
     CreatePod {
         pod: Value,
     },
-    /// Tells that a pod, or what it has, was brought in order; its labels are, if there are some.
+    /// Records an event for an update of a pod or its claims; updates its labels, if given.
     UpdatePod {
         pod: Arc<Pod>,
         labels: Option<Value>,
@@ -47,7 +47,7 @@ pub(super) enum Step {
     DeletePod {
         pod: Arc<Pod>,
     },
-    /// Nothing can be done for a pod while its claim goes; one that is about to be made is told of.
+    /// The pod must wait until its claim is deleted; an event is recorded if the pod is about to be created.
     Wait {
         claim: Text,
         pod: String,
@@ -55,12 +55,12 @@ pub(super) enum Step {
     },
 }
 
-/// What a round does, and what it reports then.
+/// Steps of a round, and its resulting status.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
     pub(super) status: StatefulSetStatus,
-    /// When to look again though nothing has changed that is watched.
+    /// Delay after which to check again without an observed change.
     pub(super) again: Option<Duration>,
 }
 
@@ -68,9 +68,9 @@ pub(super) struct Plan {
 type Place = (i32, Option<Arc<Pod>>);
 
 struct Round<'a> {
-    seen: &'a Seen,
+    seen: &'a ObservedState,
     set: &'a Document<StatefulSet>,
-    /// One pod at a time, in order.
+    /// Whether pods are created one at a time, in order.
     is_ordered: bool,
     steps: Vec<Step>,
     /// Pods of the old revision that this round deletes.
@@ -81,7 +81,7 @@ struct Round<'a> {
 /// Claims that are about to go are looked for again after this time.
 const STALE: Duration = Duration::from_secs(1);
 
-pub(super) fn plan(seen: &Seen) -> Plan {
+pub(super) fn plan(seen: &ObservedState) -> Plan {
     let set = &*seen.set;
     let is_ordered = set.spec.pod_management_policy != "Parallel";
     let mut round = Round { seen, set, is_ordered, steps: Vec::new(), updated: 0, again: None };
@@ -139,7 +139,7 @@ impl Round<'_> {
         }
     }
 
-    /// Brings one place in order. Tells whether the next ones must wait.
+    /// Reconciles one ordinal. Returns whether the next ones must wait.
     fn tend(&mut self, ordinal: i32, pod: Option<&Arc<Pod>>) -> bool {
         let Some(pod) = pod else {
             self.create(ordinal);
@@ -208,7 +208,7 @@ impl Round<'_> {
         })
     }
 
-    /// Makes the claims that are missing. Tells whether one is about to go.
+    /// Creates missing claims. Returns whether one is being deleted.
     fn create_claims(&mut self, ordinal: i32, pod: &str, is_new: bool) -> bool {
         let all: Vec<(usize, Option<Text>)> = self
             .claims_of(ordinal)
@@ -225,7 +225,7 @@ impl Round<'_> {
         true
     }
 
-    /// Gives the claims of a pod the owner that the policy wants. Tells whether one had another.
+    /// Sets the owners of a pod's claims according to the policy. Returns whether one had another owner.
     fn own_claims(&mut self, pod: &Pod) -> bool {
         let Some(ordinal) = identity::ordinal_of(pod) else { return false };
         let updates: Vec<Value> = self
@@ -237,7 +237,7 @@ impl Round<'_> {
         changed
     }
 
-    /// Takes away a pod that has no place any more. Tells whether the next ones must wait.
+    /// Deletes a pod whose ordinal is out of range. Returns whether the next ones must wait.
     fn dismiss(&mut self, pod: &Arc<Pod>, first_unavailable: Option<&Arc<Pod>>) -> bool {
         if pod.metadata.is_deleting() {
             return true;
@@ -274,7 +274,7 @@ impl Round<'_> {
             let old = candidates.iter().filter(|pod| is_old(pod) && !pod.metadata.is_deleting());
             chosen.extend(old.take(budget).cloned());
         } else {
-            // Those that do not serve cost nothing.
+            // Deleting unavailable pods does not reduce availability.
             chosen.extend(candidates.iter().filter(is_broken).cloned());
             let serving = candidates.iter().filter(|pod| is_old(pod) && !self.is_unavailable(pod));
             chosen.extend(serving.take(budget).cloned());
@@ -286,7 +286,7 @@ impl Round<'_> {
     }
 }
 
-/// A place's pod has been made, as far as the server knows.
+/// Whether the pod of an ordinal has been created on the server.
 pub(super) fn is_created(pod: &Pod) -> bool {
     !pod.status.phase.is_empty()
 }

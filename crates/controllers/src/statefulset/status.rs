@@ -1,16 +1,16 @@
-//! What a StatefulSet reports.
+//! Status of a StatefulSet.
 
 use api::apps::v1::{StatefulSet, StatefulSetStatus};
 use api::json::Value;
 use client::Document;
 
 use super::identity::{self, revision_of};
-use super::rule::{Seen, is_created};
+use super::rule::{ObservedState, is_created};
 use crate::edit;
 use crate::pods::{is_available, is_ready};
 
 /// The counts of all pods.
-pub(super) fn counted(seen: &Seen) -> StatefulSetStatus {
+pub(super) fn counted(seen: &ObservedState) -> StatefulSetStatus {
     let set = &seen.set;
     let (current, update) = (&seen.current.metadata().name, &seen.update.metadata().name);
     let mut status = StatefulSetStatus {
@@ -55,8 +55,8 @@ pub(super) fn updated(set: &Document<StatefulSet>, status: StatefulSetStatus) ->
     let mut object = set.to_value();
     let mut document = edit::document(&status);
     // These are written even if they are zero.
-    edit::set(&mut document, &["replicas"], status.replicas);
-    edit::set(&mut document, &["availableReplicas"], status.available_replicas);
-    edit::set(&mut object, &["status"], document);
+    document.set_at(&["replicas"], status.replicas);
+    document.set_at(&["availableReplicas"], status.available_replicas);
+    object.set_at(&["status"], document);
     Some(object)
 }

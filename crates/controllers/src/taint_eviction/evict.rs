@@ -1,8 +1,9 @@
-//! Sending a pod away: users are told, the pod's status says why, and it is deleted.
+//! Eviction of a pod: records an event, sets the pod's condition, and deletes it.
 
 use api::core::v1::{ObjectReference, Pod};
 use api::json::Value;
 use api::time::Timestamp;
+use api::well_known::CONDITION_DISRUPTION_TARGET;
 use client::events::Severity;
 use client::informer::Key;
 use client::objects::{Deletion, Patch};
@@ -12,24 +13,22 @@ use crate::edit;
 use crate::executor::{Executor, Failure};
 use crate::pods::{PODS, condition};
 
-/// What users are told before a pod goes.
+/// Message of the event before an eviction.
 pub(super) const MARKING: &str = "Marking for deletion Pod";
-/// What users are told when it stays after all.
+/// Message of the event when an eviction is cancelled.
 pub(super) const CANCELLING: &str = "Cancelling deletion of Pod";
 
-const CONDITION: &str = "DisruptionTarget";
-
-/// What the pod's status says about it.
-pub(crate) struct Why {
+/// Reason and message of the pod's condition.
+pub(crate) struct EvictionReason {
     pub(crate) reason: &'static str,
     pub(crate) message: &'static str,
 }
 
 /// Because of a taint of its node.
-pub(super) const NODE_TAINT: Why =
-    Why { reason: "DeletionByTaintManager", message: "Taint manager: deleting due to NoExecute taint" };
+pub(super) const NODE_TAINT: EvictionReason =
+    EvictionReason { reason: "DeletionByTaintManager", message: "Taint manager: deleting due to NoExecute taint" };
 
-/// Tells users what becomes of a pod.
+/// Records an event about the eviction of a pod.
 pub(super) fn tell(executor: &Executor, key: &Key, what: &str) {
     let about = ObjectReference {
         kind: "Pod".into(),
@@ -41,8 +40,8 @@ pub(super) fn tell(executor: &Executor, key: &Key, what: &str) {
     executor.recorder().event(about, Severity::Normal, "TaintManagerEviction", &format!("{what} {key}"));
 }
 
-/// Says in the pod's status why it goes, and deletes it. A pod that is gone, or another by now, is left alone.
-pub(crate) async fn evict(executor: &Executor, pod: &Pod, now: Timestamp, why: &Why) -> Result<(), Failure> {
+/// Sets the pod's condition, and deletes it. A pod that was deleted or replaced is ignored.
+pub(crate) async fn evict(executor: &Executor, pod: &Pod, now: Timestamp, why: &EvictionReason) -> Result<(), Failure> {
     let metadata = &pod.metadata;
     let (namespace, name) = (metadata.namespace.clone(), metadata.name.clone());
     let mut actions = Vec::new();
@@ -60,15 +59,15 @@ pub(crate) async fn evict(executor: &Executor, pod: &Pod, now: Timestamp, why: &
 }
 
 /// A patch that gives the reason; nothing if the pod has it.
-fn patch(pod: &Pod, now: Timestamp, why: &Why) -> Option<Value> {
+fn patch(pod: &Pod, now: Timestamp, why: &EvictionReason) -> Option<Value> {
     let (reason, message) = (why.reason, why.message);
-    let known = condition(pod, CONDITION);
+    let known = condition(pod, CONDITION_DISRUPTION_TARGET);
     if known.is_some_and(|it| it.status == "True" && it.reason == reason && it.message == message) {
         return None;
     }
     let since = known.filter(|it| it.status == "True").and_then(|it| it.last_transition_time).unwrap_or(now);
     let mut row = api::json!({
-        "type": CONDITION,
+        "type": CONDITION_DISRUPTION_TARGET,
         "status": "True",
         "reason": reason,
         "message": message,
@@ -76,11 +75,16 @@ fn patch(pod: &Pod, now: Timestamp, why: &Why) -> Option<Value> {
         "lastTransitionTime": (edit::time(since)),
     });
     if pod.status.observed_generation != 0 {
-        edit::set(&mut row, &["observedGeneration"], pod.metadata.generation);
+        row.set_at(&["observedGeneration"], pod.metadata.generation);
     }
     // A new condition comes last.
-    let names = pod.status.conditions.iter().map(|it| it.condition_type.as_str()).filter(|name| *name != CONDITION);
-    let order: Vec<Value> = names.chain([CONDITION]).map(|name| api::json!({"type": name})).collect();
+    let names = pod
+        .status
+        .conditions
+        .iter()
+        .map(|it| it.condition_type.as_str())
+        .filter(|name| *name != CONDITION_DISRUPTION_TARGET);
+    let order: Vec<Value> = names.chain([CONDITION_DISRUPTION_TARGET]).map(|name| api::json!({"type": name})).collect();
     let status = api::json!({"$setElementOrder/conditions": order, "conditions": [row]});
     Some(api::json!({"metadata": {"uid": (pod.metadata.uid.clone())}, "status": status}))
 }

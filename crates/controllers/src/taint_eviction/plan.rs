@@ -1,45 +1,46 @@
-//! When a pod is evicted from a node with `NoExecute` taints.
+//! Time of a pod's eviction from a node with `NoExecute` taints.
 //!
-//! A plan once made is neither shortened nor extended: it is cancelled, when the pod may stay for ever or the taints are
-//! gone, or carried out, when its time comes or a taint is no longer tolerated. Follows `processPodOnNode` of Kubernetes'
-//! taint-eviction controller; how long a pod tolerates which taints is decided by `matching`.
+//! A plan is neither shortened nor extended: it is cancelled, when the pod may stay forever or the taints are
+//! removed, or carried out, when its time is reached or a taint is no longer tolerated. Follows
+//! `processPodOnNode` of Kubernetes' taint-eviction controller; `matching` decides how long a pod tolerates
+//! which taints.
 
 use std::time::Duration;
 
 use api::time::Timestamp;
 use matching::tolerations::Stay;
 
-/// That a pod is to be evicted.
+/// A planned eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// When that was decided.
+    /// Time of the decision.
     pub made_at: Timestamp,
-    /// When it happens.
+    /// Time of the eviction.
     pub fires_at: Timestamp,
 }
 
-/// What is to be done about a pod.
+/// Next step for a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// All stays as it is.
     Nothing,
-    /// The plan is given up.
+    /// The plan is cancelled.
     Cancel,
-    /// The pod goes now; a plan that stood is given up for that.
+    /// The pod is evicted now; an existing plan is cancelled.
     EvictNow {
-        /// There was one.
+        /// Whether there was a plan.
         cancels: bool,
     },
     /// The pod goes later; a plan that stood is replaced.
     Schedule {
         /// The new plan.
         plan: Plan,
-        /// There was another.
+        /// Whether there was another plan.
         cancels: bool,
     },
 }
 
-/// What follows from what the tolerations now say.
+/// Returns the step that follows from the current tolerations.
 #[must_use]
 pub fn revise(plan: Option<Plan>, stay: Stay, now: Timestamp) -> Step {
     let after = match stay {
@@ -63,7 +64,8 @@ pub fn revise(plan: Option<Plan>, stay: Stay, now: Timestamp) -> Step {
     }
 }
 
-/// Nothing is for ever: the largest number of seconds, and what Go's clock cannot count, which wraps around.
+/// `None` means forever: the largest number of seconds, and durations beyond the range of Go's clock, which
+/// wraps around.
 fn duration(seconds: i64) -> Option<Duration> {
     if seconds == i64::MAX {
         return None;

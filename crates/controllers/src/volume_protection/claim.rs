@@ -5,6 +5,7 @@ use std::sync::Arc;
 use api::core::v1::{PersistentVolumeClaim, Pod, Volume};
 use api::json::Text;
 use api::time::Timestamp;
+use api::well_known::FINALIZER_VOLUME_CLAIM;
 use client::Document;
 use client::controller::{Controller, Next, own};
 use client::informer::{Change, Informer, Key};
@@ -15,10 +16,9 @@ use super::{is_candidate, protect};
 use crate::action::Action;
 use crate::executor::{Executor, Failure};
 use crate::expectations::UNSETTLED;
-use crate::manager::{Context, now};
+use crate::manager::Context;
 use crate::{edit, outcome};
 
-const CLAIM: &str = "kubernetes.io/pvc-protection";
 const UNUSED: &str = "Unused";
 /// The index of pods by the claims that they name.
 const BY_CLAIM: &str = "claim";
@@ -29,7 +29,7 @@ struct Claims {
     executor: Executor,
 }
 
-/// Protects claims until the end is asked for.
+/// Protects claims until shutdown.
 pub async fn run(context: Context) {
     let claims = context.informers.all::<Document<PersistentVolumeClaim>>();
     let pods = context.informers.all::<Pod>();
@@ -37,7 +37,9 @@ pub async fn run(context: Context) {
     let executor = context.executor();
     executor.expectations().follow(&claims, &PersistentVolumeClaim::RESOURCE.plural);
     let runner = Controller::new(context.name, &context.runtime)
-        .watch(&claims, |it| own(it).filter(|_| is_candidate(it.metadata(), CLAIM) || unused(it).is_none()))
+        .watch(&claims, |it| {
+            own(it).filter(|_| is_candidate(it.metadata(), FINALIZER_VOLUME_CLAIM) || unused(it).is_none())
+        })
         .watch_changes(&pods, |change| match change {
             Change::Added(pod) | Change::Deleted(pod) => keys(pod),
             Change::Updated { old, new } if use_changed(old, new) => {
@@ -92,7 +94,7 @@ fn unused(claim: &PersistentVolumeClaim) -> Option<bool> {
     Some(condition.status == "True")
 }
 
-/// Whether a pod names the claim.
+/// Whether a volume of the pod refers to the claim.
 fn names(pod: &Pod, claim: &PersistentVolumeClaim, ephemeral: bool) -> bool {
     pod.metadata.namespace == claim.metadata.namespace
         && pod.spec.volumes.iter().any(|volume| match &volume.persistent_volume_claim {
@@ -112,7 +114,7 @@ fn uses(pod: &Pod, claim: &PersistentVolumeClaim) -> bool {
     !pod.is_terminal() && names(pod, claim, true)
 }
 
-/// The claim with its condition set, if that says something else.
+/// Returns the claim with its condition set, if that differs.
 fn with_condition(claim: &Document<PersistentVolumeClaim>, used: bool, now: Timestamp) -> Option<Action> {
     if claim.metadata.is_deleting() || claim.status.phase != "Bound" || unused(claim) == Some(!used) {
         return None;
@@ -127,7 +129,7 @@ fn with_condition(claim: &Document<PersistentVolumeClaim>, used: bool, now: Time
         "type": UNUSED, "status": status, "lastTransitionTime": time, "reason": reason, "message": message,
     });
     let mut object = claim.to_value();
-    let list = edit::list(&mut object, &["status", "conditions"])?;
+    let list = object.make_list_at(&["status", "conditions"]);
     match list.iter_mut().find(|it| it.str_at(&["type"]) == Some(UNUSED)) {
         Some(known) => *known = condition,
         None => list.push(condition),
@@ -146,8 +148,8 @@ impl Claims {
         }
         let near = self.pods.store().by_index(BY_CLAIM, &key.to_string());
         let used = near.iter().any(|pod| uses(pod, &claim));
-        let mut actions: Vec<Action> = with_condition(&claim, used, now()).into_iter().collect();
-        if is_candidate(claim.metadata(), CLAIM) {
+        let mut actions: Vec<Action> = with_condition(&claim, used, self.executor.now()).into_iter().collect();
+        if is_candidate(claim.metadata(), FINALIZER_VOLUME_CLAIM) {
             let mut in_use = near.iter().any(|pod| holds(pod, &claim));
             if claim.metadata.is_deleting() && !in_use {
                 // A pod that uses it may not be in the local copy yet.
@@ -156,7 +158,7 @@ impl Claims {
                 in_use = pods.items.iter().any(|pod| holds(pod, &claim));
             }
             let resource = PersistentVolumeClaim::RESOURCE;
-            actions.extend(protect(resource, claim.value(), claim.metadata(), CLAIM, || in_use));
+            actions.extend(protect(resource, claim.value(), claim.metadata(), FINALIZER_VOLUME_CLAIM, || in_use));
         }
         outcome::next(self.executor.perform(&key, actions).await)
     }

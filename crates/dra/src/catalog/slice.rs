@@ -17,13 +17,13 @@ pub(crate) struct Slice {
     pub(crate) driver: Text,
     pub(crate) pool: Text,
     pub(crate) generation: i64,
-    /// How many slices make the pool complete.
+    /// Number of slices of a complete pool.
     pub(crate) slice_count: i64,
     pub(crate) nodes: Nodes,
     pub(crate) devices: Vec<Device>,
     pub(crate) counter_sets: Vec<CounterSet>,
     pub(crate) skip_node_operations: Vec<Text>,
-    /// It can only be understood with partitionable devices.
+    /// Whether it requires partitionable devices.
     pub(crate) is_partitioned: bool,
     pub(crate) uses_compatibility_groups: bool,
 }
@@ -34,9 +34,9 @@ pub(crate) struct Device {
     pub(crate) name: Text,
     pub(crate) model: Arc<Model>,
     pub(crate) consumes: Vec<DeviceCounterConsumption>,
-    /// Where slices leave this to devices.
+    /// Node selection of the device, if slices delegate it.
     pub(crate) nodes: Nodes,
-    /// Its own, then those that rules add.
+    /// Taints of the device, then those of rules.
     pub(crate) taints: Vec<DeviceTaint>,
     own_taints: usize,
     pub(crate) binds_to_node: bool,
@@ -44,15 +44,15 @@ pub(crate) struct Device {
     pub(crate) binding_failure_conditions: Vec<Text>,
 }
 
-/// From which nodes something can be used.
+/// Nodes from which a device can be used.
 #[derive(Debug, Clone)]
 pub(crate) enum Nodes {
     One(Text),
     All,
     Selected(Selected),
-    /// Each device says it.
+    /// Selected by each device.
     PerDevice,
-    /// Nothing that we know is said.
+    /// No known selection.
     Unknown,
 }
 
@@ -60,7 +60,7 @@ pub(crate) enum Nodes {
 #[derive(Debug, Clone)]
 pub(crate) struct Selected {
     pub(crate) selector: NodeSelector,
-    /// Why it cannot be read.
+    /// Parsed selector, or its error.
     parsed: Result<Arc<matching::node_selector::NodeSelector>, String>,
 }
 
@@ -103,7 +103,7 @@ impl Slice {
         }
     }
 
-    /// Gives the devices the taints of these rules, and takes those of others from them.
+    /// Sets the taints of these rules on the devices, and removes those of other rules.
     pub(crate) fn taint<'r>(&mut self, rules: impl Iterator<Item = &'r DeviceTaintRule> + Clone) {
         for device in &mut self.devices {
             device.taints.truncate(device.own_taints);
@@ -116,7 +116,7 @@ impl Slice {
         self.devices.iter().any(|device| !device.binding_conditions.is_empty())
     }
 
-    /// Where a device of this slice can be used.
+    /// Nodes from which a device of this slice can be used.
     pub(crate) fn nodes_of<'s>(&'s self, device: &'s Device) -> &'s Nodes {
         match &self.nodes {
             Nodes::PerDevice => &device.nodes,

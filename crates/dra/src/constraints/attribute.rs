@@ -11,12 +11,12 @@ use api::resource::v1::DeviceAttribute;
 #[derive(Debug, Default)]
 pub(crate) struct Attributes {
     added: Vec<Arc<DeviceAttribute>>,
-    /// What all have in common, after each device.
+    /// Common values after each device.
     common: Vec<Elements>,
 }
 
 impl Attributes {
-    /// Adds a device that must have the same value, if it has.
+    /// Adds a device that must have the same value; returns whether it has.
     pub(crate) fn add_matching(&mut self, attribute: &Arc<DeviceAttribute>, lists: bool) -> bool {
         if lists {
             let common = match (Elements::of(attribute), self.common.last()) {
@@ -36,7 +36,7 @@ impl Attributes {
         true
     }
 
-    /// Adds a device that must have another value than all before, if it has.
+    /// Adds a device that must have another value than all before; returns whether it has.
     pub(crate) fn add_distinct(&mut self, attribute: &Arc<DeviceAttribute>, lists: bool) -> bool {
         let is_distinct = if lists {
             Elements::of(attribute).is_some_and(|elements| {
@@ -63,7 +63,8 @@ fn has_scalar(attribute: &DeviceAttribute) -> bool {
     attribute.string.is_some() || attribute.int.is_some() || attribute.bool.is_some() || attribute.version.is_some()
 }
 
-/// Both have a value of one kind, and it is the same. Versions are in their shortest form: equal ones are equal texts.
+/// Whether both have the same value of one kind. Versions are in their shortest form: equal ones are equal
+/// texts.
 fn same_scalar(left: &DeviceAttribute, right: &DeviceAttribute) -> bool {
     match left {
         DeviceAttribute { string: Some(value), .. } => right.string.as_ref() == Some(value),
@@ -98,7 +99,7 @@ impl Elements {
         })
     }
 
-    /// What both have; nothing where that is empty or they are of different kinds.
+    /// Common values; `None` if there are none or the kinds differ.
     fn intersection(&self, other: &Elements) -> Option<Elements> {
         fn both<T: PartialEq + Clone>(left: &[T], right: &[T]) -> Option<Vec<T>> {
             let both: Vec<T> = left.iter().filter(|it| right.contains(it)).cloned().collect();

@@ -1,7 +1,7 @@
 //! The first set of devices, in canonical order, that satisfies one constraint.
 //!
-//! The search that an allocation makes for one request with one constraint, without all else that an allocation looks at: for measuring,
-//! for explanations, and to compare with trying all sets.
+//! The search of an allocation for one request with one constraint, without all other conditions: for
+//! measurements, for explanations, and for comparison with an exhaustive search.
 
 use cel::program::{Memory, Verdict};
 use cel_kubernetes::compile::Compiled;
@@ -9,16 +9,16 @@ use cel_kubernetes::environments::device::Device;
 
 use super::meter::{Meter, Run};
 use super::outlook::{Outlooks, Pool};
-use super::pruning::Placed;
+use super::pruning::PlacedDevice;
 
-/// How a search ended.
+/// Result of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// This set satisfies the constraint: positions in the list of devices.
     Found(Vec<usize>),
     /// No set does.
     None,
-    /// Something else than true or false came of this set, before any set was found.
+    /// The expression failed on this set, before any set was found.
     Failed(Vec<usize>),
     /// The limit on cost was reached.
     TooCostly,
@@ -32,9 +32,9 @@ pub struct FirstSet<'s> {
     cost_limit: u64,
     outlooks: Option<Outlooks>,
     memory: Memory,
-    /// What has been run.
+    /// Evaluations so far.
     pub meter: Meter,
-    /// Partial and whole sets that the search came to.
+    /// Number of partial and complete sets visited.
     pub visits: u64,
 }
 
@@ -64,7 +64,7 @@ impl<'s> FirstSet<'s> {
         self.from(&mut chosen, 0, count).unwrap_or(Outcome::None)
     }
 
-    /// Goes on with what is chosen; nothing if all of it is false.
+    /// Continues from the chosen devices; `None` if every completion is false.
     fn from(&mut self, chosen: &mut Vec<usize>, start: usize, places: usize) -> Option<Outcome> {
         self.visits = self.visits.saturating_add(1);
         let devices = self.devices;
@@ -82,8 +82,8 @@ impl<'s> FirstSet<'s> {
             return None;
         }
         if let Some(outlooks) = &mut self.outlooks {
-            let placed = |at: usize| devices.get(at).map(|device| Placed { at, device });
-            let chosen: Vec<Placed<'_>> = chosen.iter().filter_map(|at| placed(*at)).collect();
+            let placed = |at: usize| devices.get(at).map(|device| PlacedDevice { at, device });
+            let chosen: Vec<PlacedDevice<'_>> = chosen.iter().filter_map(|at| placed(*at)).collect();
             let pool = Pool { places, candidates: (start..devices.len()).filter_map(placed).collect() };
             let verdict = outlooks.judge(self.expression, &chosen, &[pool], &mut self.meter);
             if self.meter.cost > self.cost_limit {

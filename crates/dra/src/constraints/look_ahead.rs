@@ -12,7 +12,7 @@ use super::pruning::{Outlook, Partial, Pruning};
 #[derive(Debug)]
 pub struct LookAhead {
     exhaustive_below: u64,
-    /// What is known of each expression, by where it is in memory.
+    /// State of each expression, by its address in memory.
     expressions: HashMap<usize, Outlooks>,
     meter: Meter,
 }
@@ -30,13 +30,13 @@ impl LookAhead {
         LookAhead { exhaustive_below, expressions: HashMap::new(), meter: Meter::default() }
     }
 
-    /// A look ahead for one search, as [`NewPruning`](crate::attempt::NewPruning) asks for it.
+    /// A look-ahead for one search, in the form of [`NewPruning`](crate::attempt::NewPruning).
     #[must_use]
     pub fn boxed() -> Box<dyn Pruning> {
         Box::new(LookAhead::default())
     }
 
-    /// What has been run.
+    /// Evaluations so far.
     #[must_use]
     pub fn meter(&self) -> Meter {
         self.meter

@@ -1,11 +1,11 @@
-//! The one place where constraints over sets are run, and where it is counted what that costs.
+//! The one place where set constraints are evaluated and metered.
 
 use cel::program::{Effort, Limits, Memory, Verdict};
 use cel_kubernetes::compile::Compiled;
 use cel_kubernetes::environments::device::Device;
 use cel_kubernetes::environments::devices::{Devices, PartialDevices};
 
-/// What an expression is asked about.
+/// Input of an evaluation.
 #[derive(Debug)]
 pub enum Run<'r> {
     /// A whole set, in canonical order.
@@ -14,20 +14,20 @@ pub enum Run<'r> {
     Partial(&'r PartialDevices<'r>, Effort),
 }
 
-/// What has been run, and what it cost in all.
+/// Number and total cost of evaluations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Meter {
     /// Runs on whole sets.
     pub whole: u64,
     /// Runs on partial sets. Bodies of loops in them ran on single devices and pairs.
     pub partial: u64,
-    /// How often what such a body came to was remembered instead.
+    /// Number of cached results of loop bodies that were used.
     pub remembered: u64,
     /// The metered cost of all runs.
     pub cost: u64,
 }
 
-/// What one run on a partial set may cost.
+/// Cost limit of one evaluation on a partial set.
 const PARTIAL_COST_MAX: u64 = 1_000_000;
 
 impl Meter {

@@ -1,8 +1,9 @@
-//! What the completions of a partial set can come to.
+//! Possible results of the completions of a partial set.
 //!
-//! First the expression itself is asked, on the set as far as it is chosen. Then each candidate is tried: one with which every completion
-//! is false leaves, until none leaves any more; with fewer candidates than open places every completion is false. Where the expression
-//! does not care for the order of devices and cannot fail, the whole rest is searched once more in the order of what it reads.
+//! First the expression is evaluated on the partial set. Then each candidate is tried: one with which every
+//! completion is false is removed, until none is removed any more; with fewer candidates than open places every
+//! completion is false. If the expression is independent of the order of devices and cannot fail, the rest is
+//! searched once more in the order of the attributes that it reads.
 
 mod satisfiable;
 
@@ -14,23 +15,23 @@ use cel_kubernetes::environments::device::Device;
 use cel_kubernetes::environments::devices::PartialDevices;
 
 use super::meter::{Meter, Run};
-use super::pruning::{Placed, stand_before};
+use super::pruning::{PlacedDevice, stand_before};
 
 /// Below this many sets, trying each is cheaper than looking ahead.
 pub const EXHAUSTIVE_BELOW: u64 = 200;
 
-/// Most searches end before this many sets were looked at; only then is it worth the while to look at each candidate of each of them.
+/// Number of sets after which candidates are tried one by one: most searches end earlier, and do not need it.
 const JUDGED_BEFORE_LEAVING: u64 = 32;
 
-/// A device, where it stands in canonical order, and the number that stands for all that is seen of it.
+/// A device, its position in canonical order, and a number that identifies its properties.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Numbered<'d> {
+pub(crate) struct NumberedDevice<'d> {
     at: usize,
     number: u32,
     device: &'d Device,
 }
 
-/// What is known about an expression, during one search.
+/// State of an expression during one search.
 #[derive(Debug)]
 pub struct Outlooks {
     /// Below this many sets, each is tried.
@@ -38,32 +39,32 @@ pub struct Outlooks {
     memory: Memory,
     /// Numbers of devices, by where they are in memory.
     numbers: HashMap<usize, u32>,
-    /// There are so few sets that each is tried.
+    /// Whether there are so few sets that each is tried.
     is_small: bool,
-    /// How many sets were neither whole nor told at once.
+    /// Number of sets that were neither complete nor decided at once.
     judged: u64,
     /// Candidates that have left, by the set in which they did.
-    left: Vec<Left>,
+    left: Vec<RemovedCandidates>,
     analysis: Option<satisfiable::Analysis>,
 }
 
-/// Candidates that have left, by where they stand.
+/// Removed candidates, by position.
 #[derive(Debug)]
-struct Left {
+struct RemovedCandidates {
     chosen: Vec<usize>,
     places: usize,
-    /// What could be chosen there. Another search may have others.
+    /// The candidates there. Another search may have others.
     pool: BTreeSet<usize>,
     candidates: BTreeSet<usize>,
 }
 
-/// What a request still has to choose.
+/// Open choice of a request.
 #[derive(Debug, Clone)]
 pub struct Pool<'d> {
-    /// How many devices.
+    /// Number of devices to choose.
     pub places: usize,
-    /// From which, in canonical order, without repetition.
-    pub candidates: Vec<Placed<'d>>,
+    /// Candidates in canonical order, without repetition.
+    pub candidates: Vec<PlacedDevice<'d>>,
 }
 
 impl Default for Outlooks {
@@ -87,13 +88,13 @@ impl Outlooks {
         }
     }
 
-    /// What the completions of a set can come to.
+    /// Returns the possible results of a set's completions.
     ///
-    /// Those that are chosen are in canonical order. The devices must stay where they are in memory as long as this is used.
+    /// The chosen devices are in canonical order. The devices must not move in memory as long as this is used.
     pub fn judge(
         &mut self,
         expression: &Compiled,
-        chosen: &[Placed<'_>],
+        chosen: &[PlacedDevice<'_>],
         pools: &[Pool<'_>],
         meter: &mut Meter,
     ) -> Verdict {
@@ -105,8 +106,8 @@ impl Outlooks {
             return Verdict::ANY;
         }
         let chosen_first = pools.iter().all(|pool| stand_before(chosen, &pool.candidates));
-        let chosen: Vec<Numbered<'_>> = chosen.iter().map(|device| self.number(*device)).collect();
-        let mut numbered: Vec<(usize, Vec<Numbered<'_>>)> = Vec::with_capacity(pools.len());
+        let chosen: Vec<NumberedDevice<'_>> = chosen.iter().map(|device| self.number(*device)).collect();
+        let mut numbered: Vec<(usize, Vec<NumberedDevice<'_>>)> = Vec::with_capacity(pools.len());
         for pool in pools {
             let candidates = pool.candidates.iter().map(|device| self.number(*device)).collect();
             numbered.push((pool.places, candidates));
@@ -130,10 +131,10 @@ impl Outlooks {
         }
     }
 
-    /// Lets candidates leave, and remembers which; true if too few stay.
+    /// Removes candidates, and records them; returns true if too few remain.
     fn let_leave(&mut self, sets: &mut Sets<'_>, meter: &mut Meter) -> bool {
         let candidates = sets.pools.iter().flat_map(|(_, candidates)| candidates).map(|candidate| candidate.at);
-        // Those that left before are part of what could be chosen.
+        // Candidates removed earlier were part of the choice.
         let left_before = self.left.iter().flat_map(|left| left.candidates.iter().copied());
         let pool: BTreeSet<usize> = candidates.chain(left_before).collect();
         let mut gone = BTreeSet::new();
@@ -142,22 +143,22 @@ impl Outlooks {
             && !gone.is_empty()
         {
             let chosen = sets.chosen.iter().map(|device| device.at).collect();
-            self.left.push(Left { chosen, places: *places, pool, candidates: gone });
+            self.left.push(RemovedCandidates { chosen, places: *places, pool, candidates: gone });
         }
         is_hopeless
     }
 
-    fn number<'d>(&mut self, Placed { at, device }: Placed<'d>) -> Numbered<'d> {
+    fn number<'d>(&mut self, PlacedDevice { at, device }: PlacedDevice<'d>) -> NumberedDevice<'d> {
         let next = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         let number = *self.numbers.entry(std::ptr::from_ref(device).addr()).or_insert(next);
-        Numbered { at, number, device }
+        NumberedDevice { at, number, device }
     }
 
-    /// Leaves out what has left in a set that this one goes on from; true if that decides.
+    /// Removes the candidates that were removed for a subset of this set; returns true if that decides.
     fn forget_left(&mut self, sets: &mut Sets<'_>) -> bool {
         let [(places, candidates)] = sets.pools.as_mut_slice() else { return false };
         let chosen: Vec<usize> = sets.chosen.iter().map(|device| device.at).collect();
-        let goes_on = |left: &Left| {
+        let goes_on = |left: &RemovedCandidates| {
             let mut here =
                 chosen.iter().skip(left.chosen.len()).chain(candidates.iter().map(|candidate| &candidate.at));
             chosen.starts_with(&left.chosen)
@@ -168,8 +169,9 @@ impl Outlooks {
             self.left.pop();
         }
         let has_left = |at: &usize| self.left.iter().any(|left| left.candidates.contains(at));
-        // What was chosen before stays.
-        let is_chosen = |left: &Left| chosen.iter().skip(left.chosen.len()).any(|at| left.candidates.contains(at));
+        // Devices chosen before stay.
+        let is_chosen =
+            |left: &RemovedCandidates| chosen.iter().skip(left.chosen.len()).any(|at| left.candidates.contains(at));
         if self.left.iter().any(is_chosen) {
             return true;
         }
@@ -182,8 +184,8 @@ impl Outlooks {
 #[derive(Debug)]
 struct Sets<'d> {
     expression: &'d Compiled,
-    chosen: Vec<Numbered<'d>>,
-    pools: Vec<(usize, Vec<Numbered<'d>>)>,
+    chosen: Vec<NumberedDevice<'d>>,
+    pools: Vec<(usize, Vec<NumberedDevice<'d>>)>,
     chosen_first: bool,
 }
 
@@ -192,23 +194,23 @@ impl<'d> Sets<'d> {
         self.pools.iter().fold(0, |places, (more, _)| places.saturating_add(*more))
     }
 
-    /// What completions can come to.
-    fn ask(&self, more: &[Numbered<'d>], effort: Effort, memory: &mut Memory, meter: &mut Meter) -> Verdict {
+    /// Returns the possible results of completions.
+    fn ask(&self, more: &[NumberedDevice<'d>], effort: Effort, memory: &mut Memory, meter: &mut Meter) -> Verdict {
         let places = self.places().saturating_sub(more.len());
-        let is_taken = |candidate: &&Numbered<'_>| more.iter().any(|taken| taken.at == candidate.at);
+        let is_taken = |candidate: &&NumberedDevice<'_>| more.iter().any(|taken| taken.at == candidate.at);
         let candidates = self.pools.iter().flat_map(|(_, candidates)| candidates).filter(|it| !is_taken(it));
         let front = if self.chosen_first { self.chosen.len() } else { 0 };
         let chosen = self.chosen.iter().chain(more);
-        let seen = |it: &Numbered<'d>| (it.number, it.device);
+        let seen = |it: &NumberedDevice<'d>| (it.number, it.device);
         let devices = PartialDevices::new(chosen.map(seen), candidates.map(seen), places..=places, front);
         meter.run(self.expression, memory, &Run::Partial(&devices, effort))
     }
 
-    /// What completions with a candidate can come to.
-    fn ask_with(&self, pool: usize, candidate: Numbered<'d>, memory: &mut Memory, meter: &mut Meter) -> Verdict {
+    /// Returns the possible results of completions with a candidate.
+    fn ask_with(&self, pool: usize, candidate: NumberedDevice<'d>, memory: &mut Memory, meter: &mut Meter) -> Verdict {
         match self.pools.get(pool) {
             Some((1.., _)) => {}
-            // Nothing is drawn from there.
+            // No devices are chosen from this pool.
             _ => return Verdict::ANY,
         }
         // A device that several requests can have may be had by each of them.
@@ -219,7 +221,8 @@ impl<'d> Sets<'d> {
         self.ask(&[candidate], Effort::Quick, memory, meter)
     }
 
-    /// Lets candidates leave with which every completion is false, until none does; true if too few stay.
+    /// Removes candidates with which every completion is false, until none is left; returns true if too few
+    /// remain.
     fn let_leave(&mut self, gone: &mut BTreeSet<usize>, memory: &mut Memory, meter: &mut Meter) -> bool {
         loop {
             let mut has_left = false;
@@ -241,7 +244,7 @@ impl<'d> Sets<'d> {
         }
     }
 
-    /// A candidate leaves; true if too few stay.
+    /// Removes a candidate; returns true if too few remain.
     fn leave(&mut self, pool: usize, at: usize) -> bool {
         match self.pools.get_mut(pool) {
             Some((places, candidates)) => {
@@ -253,7 +256,7 @@ impl<'d> Sets<'d> {
     }
 }
 
-/// How many ways there are to choose some of a number of things.
+/// Number of ways to choose `count` of a number of things.
 pub fn combinations(of: usize, count: usize) -> u64 {
     if count > of {
         return 0;

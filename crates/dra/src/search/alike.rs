@@ -1,8 +1,8 @@
-//! Devices that are alike to all claims of a pod: where one leads to nothing, so does the other.
+//! Devices that are equivalent for all claims of a pod: if one fails, so does the other.
 //!
-//! They are alike where everything is equal that a selector, a constraint, a counter or a taint looks at. A solution with one of them is
-//! then a solution with the other, as long as no expression cares for the order of devices: trying both finds nothing new. Names differ,
-//! and nobody may read them.
+//! They are equivalent if everything that a selector, a constraint, a counter or a taint reads is equal. A
+//! solution with one of them is then a solution with the other, as long as no expression depends on the order
+//! of devices: trying both finds nothing new. Their names differ, but are not read.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -23,17 +23,18 @@ use crate::constraints::Rule;
 use crate::ids::{CandidateId, Table};
 use crate::pools::Candidate;
 
-/// Which candidates are alike.
+/// Equivalence of candidates.
 #[derive(Debug, Default)]
-pub(super) struct Alike {
-    /// How many branches came to nothing.
+pub(super) struct Equivalence {
+    /// Number of failed branches.
     failures: u64,
-    /// By candidate: those with the same number are alike, those without a number to none. Found out when it is worth the while.
+    /// By candidate: those with the same number are equivalent, those without a number to none. Computed on
+    /// demand.
     kinds: Option<Table<CandidateId, Option<u32>>>,
 }
 
 impl Search<'_, '_> {
-    /// A branch with this candidate came to nothing; answers to which others it is alike.
+    /// Records a failed branch with this candidate; returns its equivalence class.
     pub(super) fn note_failure(&mut self, ask: &Ask, id: CandidateId) -> Option<u32> {
         // Administrators also get devices that others have, which are not free for everybody.
         let patience = self.pruning.as_ref().filter(|_| !ask.admin_access)?.patience();
@@ -44,14 +45,16 @@ impl Search<'_, '_> {
         self.kind(id)
     }
 
-    /// To which others a candidate is alike, as far as that has been found out.
+    /// Equivalence class of a candidate, if it was determined.
     pub(super) fn kind(&self, id: CandidateId) -> Option<u32> {
         *self.alike.kinds.as_ref()?.get(id)?
     }
 
     fn find_kinds(&mut self) -> Table<CandidateId, Option<u32>> {
         let pools = self.pools;
-        let Some(looks) = Looks::of(self.claims) else { return Table::filled(pools.candidates.len(), || None) };
+        let Some(looks) = ReadAttributes::of(self.claims) else {
+            return Table::filled(pools.candidates.len(), || None);
+        };
         let mut known: HashMap<String, u32> = HashMap::new();
         let mut kind = |(id, candidate): (CandidateId, &Candidate)| {
             let mut text = looks.at(candidate)?;
@@ -66,18 +69,18 @@ impl Search<'_, '_> {
     }
 }
 
-/// What the constraints of all claims look at.
+/// Attributes that the constraints of all claims read.
 #[derive(Debug, Default)]
-struct Looks<'c> {
+struct ReadAttributes<'c> {
     attributes: Vec<&'c str>,
-    /// Of each device: the steps below it.
+    /// Attributes of each device: the steps below it.
     paths: Vec<Vec<Box<str>>>,
 }
 
-impl<'c> Looks<'c> {
-    /// Nothing where it matters which of two equal devices comes first.
+impl<'c> ReadAttributes<'c> {
+    /// Returns `None` if the order of two equal devices matters.
     fn of(claims: &'c Claims) -> Option<Self> {
-        let mut looks = Looks::default();
+        let mut looks = ReadAttributes::default();
         if claims.asks.iter().any(|(_, ask)| !ask.derived.is_empty()) {
             return None;
         }
@@ -93,8 +96,8 @@ impl<'c> Looks<'c> {
                     Rule::Set(expression) => {
                         let compiled = expression.compiled();
                         let typed = compiled.typed();
-                        // What a run costs may depend on the order: it must not be able to end a run. Nor must it depend on the
-                        // order whether there is an error, unless the order stays.
+                        // The cost of an evaluation may depend on the order: it must not be able to end one.
+                        // Nor may the order decide whether there is an error, unless the order is fixed.
                         let is_told_by_order = may_overflow(typed) || compiled.can_end_early();
                         let may_end = compiled.may_exceed_its_limit() || (has_several_asks && is_told_by_order);
                         if !is_indifferent_to_order(typed, devices::VARIABLE) || may_end {
@@ -111,10 +114,10 @@ impl<'c> Looks<'c> {
         Some(looks)
     }
 
-    /// All that is looked at of a candidate, as text; nothing where it is like no other.
+    /// Returns everything that is read of a candidate as text; `None` if it is equivalent to no other.
     fn at(&self, candidate: &Candidate) -> Option<String> {
         let (slice, device, model) = (&candidate.slice, candidate.device(), candidate.model());
-        // Each of its shares would have to be alike, too.
+        // Each of its shares would have to be equivalent, too.
         if model.allow_multiple_allocations || matches!(slice.nodes, Nodes::PerDevice) {
             return None;
         }
@@ -133,7 +136,7 @@ impl<'c> Looks<'c> {
             let _ = write!(text, "{:?} ", model.attribute(name));
         }
         let seen = model.seen().ok()?;
-        // All of the capacity is there already.
+        // The whole capacity is already included.
         for path in self.paths.iter().filter(|path| path.first().is_none_or(|field| field.as_ref() != "capacity")) {
             let _ = match value_at(seen, path) {
                 Ok(Value::Bool(value)) => write!(text, "{value} "),
@@ -148,8 +151,8 @@ impl<'c> Looks<'c> {
     }
 }
 
-/// Whether a sum overflows depends on the order of adding. Within one request the order of what is added stays the same: a device of
-/// the same kind takes the place of another.
+/// Whether a sum overflows depends on the order of addition. Within one request the order stays the same: a
+/// device is replaced by one of the same kind.
 fn may_overflow(typed: &TypedAst) -> bool {
     let ast = typed.ast();
     ast.preorder(ast.root())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::resource::v1::DeviceAttribute;
 
-use super::{Drawn, Pick, Search};
+use super::{CounterUse, Pick, Search};
 use crate::capacity::{self, Amounts};
 use crate::claims::Ask;
 use crate::compatibility::Common;
@@ -15,10 +15,10 @@ use crate::ids::{AskId, CandidateId, ClaimId};
 use crate::pools::Candidate;
 use crate::taints;
 
-/// What taking a device has changed.
+/// Changes made by taking a device.
 #[derive(Debug, Default)]
 pub(super) struct Undo {
-    /// By counter set: what was common before.
+    /// By counter set: the previous common groups.
     groups: Vec<(usize, Common)>,
     drew_counters: bool,
     constraints: usize,
@@ -28,7 +28,7 @@ pub(super) struct Undo {
 }
 
 impl Search<'_, '_> {
-    /// Whether somebody has a device alone that a request cannot share.
+    /// Whether a device has an exclusive owner and the request cannot share it.
     pub(super) fn is_in_use(&self, claim: ClaimId, ask: AskId, candidate: CandidateId) -> bool {
         let used = self.uses.of(candidate);
         if self.claims.asks.of(ask).admin_access {
@@ -43,7 +43,7 @@ impl Search<'_, '_> {
         Ok(!self.features.consumable_capacity || self.consumed(claim, ask, candidate)?.is_some())
     }
 
-    /// What a request takes of a device; nothing where there is not enough left.
+    /// Returns the amounts that a request takes from a device; `None` if not enough is left.
     fn consumed(&self, claim: ClaimId, ask: AskId, candidate: CandidateId) -> Result<Option<Amounts>, Error> {
         let ask = self.claims.asks.of(ask);
         let used = self.uses.of(candidate);
@@ -126,14 +126,14 @@ impl Search<'_, '_> {
         Ok(Some(undo))
     }
 
-    /// Undoes what taking a device has changed.
+    /// Reverts the changes of taking a device.
     pub(super) fn give_back(&mut self, claim: ClaimId, ask: AskId, id: CandidateId, undo: Undo) {
         let (pools, claims) = (self.pools, self.claims);
         let candidate = pools.candidates.of(id);
         if undo.is_picked {
             self.picks.of_mut(claim).pop();
         }
-        // The search is a stack: what was added last is removed first.
+        // The search is a stack: the last addition is removed first.
         if undo.is_shared {
             self.uses.of_mut(id).taken_shares.pop();
         }
@@ -161,13 +161,13 @@ impl Search<'_, '_> {
         }
     }
 
-    /// Whether the node can leave out what the slice says is not needed.
+    /// Whether the node can skip the operations that the slice excludes.
     fn can_be_prepared(&self, candidate: &Candidate) -> bool {
         candidate.slice.skip_node_operations.is_empty()
             || (self.features.optional_node_operations && self.pools.optional_node_operations)
     }
 
-    /// Draws what a device takes of its pool's counters, if it goes together with those that did so before.
+    /// Consumes the counters of a device, if it is compatible with the other devices; returns whether it is.
     fn draw(&mut self, candidate: &Candidate, undo: &mut Undo) -> bool {
         let (pools, state) = (self.pools, self.state);
         let drawn = self.drawn.of_mut(candidate.pool).get_or_insert_with(|| {
@@ -183,7 +183,7 @@ impl Search<'_, '_> {
                     *common = common.with(declared);
                 }
             }
-            Drawn { ledger: Ledger::new(&pool.counters, here.chain(elsewhere)), groups }
+            CounterUse { ledger: Ledger::new(&pool.counters, here.chain(elsewhere)), groups }
         });
         if self.features.compatibility_groups {
             for (set, declared) in &candidate.consumption.groups {

@@ -9,7 +9,7 @@ use cel_kubernetes::environments::device::Device;
 
 use super::{At, FailedSet, Search, Stop};
 use crate::claims::Count;
-use crate::constraints::pruning::{Open, Partial, Placed};
+use crate::constraints::pruning::{Open, Partial, PlacedDevice};
 use crate::constraints::{Constraint, Rule};
 use crate::error::{Error, with_hint};
 use crate::expressions::{Answer, SetExpression};
@@ -17,7 +17,7 @@ use crate::ids::{AskId, CandidateId, ClaimId};
 use crate::narration::Step;
 use crate::taints;
 
-/// Which devices requests choose from, found out when first looked ahead.
+/// Candidates of requests, determined at the first look-ahead.
 #[derive(Debug, Default)]
 pub(super) struct Domains {
     /// By claim; nothing where an error is possible that exhaustive search would report.
@@ -98,11 +98,11 @@ impl<'s> Search<'s, '_> {
         devices.iter().map(seen).collect()
     }
 
-    /// The same, with where they stand.
-    fn placed(&self, devices: &[CandidateId]) -> Option<Vec<Placed<'s>>> {
+    /// The same devices, with their positions.
+    fn placed(&self, devices: &[CandidateId]) -> Option<Vec<PlacedDevice<'s>>> {
         let seen = self.seen(devices).ok()?;
         let at = devices.iter().map(|id| *self.pools.rank.of(*id));
-        Some(at.zip(seen).map(|(at, device)| Placed { at, device }).collect())
+        Some(at.zip(seen).map(|(at, device)| PlacedDevice { at, device }).collect())
     }
 
     fn spend(&mut self, cost: u64) -> Result<(), Error> {
@@ -114,14 +114,14 @@ impl<'s> Search<'s, '_> {
         self.budget.wait(cost)
     }
 
-    /// Whether no completion of what is chosen can satisfy the constraints over sets, and none would be an error.
+    /// Whether no completion of the chosen devices can satisfy the set constraints, and none would be an error.
     pub(super) fn is_hopeless(&mut self, claim: ClaimId, at: At, start: usize) -> Result<bool, Stop> {
         let claims = self.claims;
         if self.pruning.is_none() || !claims.claims.of(claim).is_canonical() || !self.has_domains(claim) {
             return Ok(false);
         }
         let Ok(constraints) = &claims.claims.of(claim).constraints else { return Ok(false) };
-        // In the order in which their sets become whole: what exhaustive search would ask first is asked first.
+        // In the order in which their sets become complete, as in an exhaustive search.
         let mut waiting: Vec<&Constraint> = constraints
             .iter()
             .filter(|constraint| constraint.is_over_set() && constraint.last_request >= at.request)
@@ -164,7 +164,7 @@ impl<'s> Search<'s, '_> {
         Ok(false)
     }
 
-    /// What the requests from here on still have to choose; nothing where that cannot be said.
+    /// Returns the open choices of the requests from here on; `None` if they cannot be determined.
     fn open(&self, claim: ClaimId, constraint: &Constraint, at: At, start: usize) -> Option<Vec<OpenRequest>> {
         let domains = self.domains.claims.get(&claim)?.as_ref()?;
         let requests = self.claims.claims.of(claim).requests.iter().enumerate();
@@ -195,7 +195,7 @@ impl<'s> Search<'s, '_> {
         Some(open)
     }
 
-    /// Finds out which devices the requests of a claim choose from, once.
+    /// Determines the candidates of a claim's requests, once; returns whether that was possible.
     fn has_domains(&mut self, claim: ClaimId) -> bool {
         if let Some(known) = self.domains.claims.get(&claim) {
             return known.is_some();
@@ -214,7 +214,7 @@ impl<'s> Search<'s, '_> {
         let mut domains = HashMap::new();
         for ask_id in claims.claims.of(claim).requests.iter().flat_map(|request| &request.asks) {
             let ask = claims.asks.of(*ask_id);
-            // Derived attributes and amounts can fail in their own ways.
+            // Derived attributes and amounts can fail separately.
             if !ask.derived.is_empty() || ask.capacity.is_some() {
                 return None;
             }
@@ -236,7 +236,7 @@ impl<'s> Search<'s, '_> {
     }
 }
 
-/// What a request still has to choose.
+/// Open choice of a request.
 struct OpenRequest {
     places: usize,
     candidates: Vec<CandidateId>,

@@ -1,4 +1,5 @@
-//! The oracle: it knows no incremental state, enumerates whole choices request by request, and judges each as a whole.
+//! The oracle: it has no incremental state, enumerates complete choices request by request, and evaluates each
+//! as a whole.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +13,18 @@ use dra::{Budget, Error, Search};
 use super::instance::AMOUNT;
 use super::setting::{Programs, Setting};
 
-/// A device, where it stands, and what expressions see of it.
-struct Listed {
+/// A device, its position, and its form for expressions.
+struct ListedDevice {
     key: (String, String, String),
     model: Model,
     view: Device,
-    /// Somebody has it alone.
+    /// Whether it has an exclusive owner.
     in_use: bool,
-    /// What shares of others take of it.
+    /// Shares of other claims.
     shares: Vec<i64>,
 }
 
-/// What comes of an instance.
+/// Result of an instance.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Outcome {
     /// By claim: request and device.
@@ -36,7 +37,7 @@ pub(crate) enum Outcome {
 }
 
 /// One request of one claim.
-struct Wanted {
+struct WantedDevices {
     claim: usize,
     name: String,
     alternatives: Vec<(String, Value)>,
@@ -45,10 +46,10 @@ struct Wanted {
 pub(crate) struct Oracle<'o> {
     programs: &'o Programs,
     /// As listed.
-    devices: Vec<Listed>,
-    /// By pool and name: what there is.
+    devices: Vec<ListedDevice>,
+    /// By pool and name: capacity.
     counters: BTreeMap<((String, String), String), i64>,
-    wanted: Vec<Wanted>,
+    wanted: Vec<WantedDevices>,
     claims: Vec<Value>,
 }
 
@@ -60,7 +61,7 @@ struct Choice {
     /// With the alternative's name.
     full_name: String,
     device: usize,
-    /// What is taken of a device that is shared.
+    /// Share of a shared device.
     share: Option<i64>,
     is_admin: bool,
 }
@@ -72,7 +73,7 @@ fn number(text: &str) -> i64 {
 impl<'o> Oracle<'o> {
     pub(crate) fn new(instance: &Value, programs: &'o Programs) -> Option<Self> {
         let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).unwrap_or_default().to_vec();
-        let text = |value: &Value, path: &[&str]| value.str_at(path).unwrap_or_default().to_owned();
+        let text = |value: &Value, path: &[&str]| value.text_at(path).to_owned();
         let mut slices = list(instance, "resourceSlices");
         slices.sort_by_key(|slice| {
             (
@@ -82,7 +83,7 @@ impl<'o> Oracle<'o> {
             )
         });
         let allocated = list(instance, "allocatedDevices");
-        let mut devices: Vec<Listed> = Vec::new();
+        let mut devices: Vec<ListedDevice> = Vec::new();
         let mut has_twins: Vec<(String, String)> = Vec::new();
         for slice in slices {
             let (driver, pool) = (text(&slice, &["spec", "driver"]), text(&slice, &["spec", "pool", "name"]));
@@ -97,7 +98,7 @@ impl<'o> Oracle<'o> {
                     allocated.iter().filter(|it| of(it) == key).partition(|it| it.get("shareID").is_some());
                 let consumed = |it: &&Value| number(it.str_at(&["consumedCapacity", AMOUNT]).unwrap());
                 let shares = shared.iter().map(consumed).collect();
-                devices.push(Listed {
+                devices.push(ListedDevice {
                     model: Model::new(&driver, &view),
                     key,
                     view,
@@ -133,14 +134,14 @@ impl<'o> Oracle<'o> {
                         .map(|it| (format!("{name}/{}", text(&it, &["name"])), it))
                         .collect(),
                 };
-                wanted.push(Wanted { claim: index, name, alternatives });
+                wanted.push(WantedDevices { claim: index, name, alternatives });
             }
         }
         Some(Oracle { programs, devices, counters, wanted, claims })
     }
 
     fn constraints(&self, claim: usize) -> &[Value] {
-        self.claims[claim].at(&["spec", "devices", "constraints"]).and_then(Value::as_array).unwrap_or_default()
+        self.claims[claim].list_at(&["spec", "devices", "constraints"])
     }
 
     fn covers(constraint: &Value, request: &str, full_name: &str) -> bool {
@@ -174,7 +175,7 @@ impl<'o> Oracle<'o> {
         (!self.devices[device].in_use || is_admin(ask)) && (!tainted || !tolerations.is_empty())
     }
 
-    /// What a request takes of a device; nothing where that can never be.
+    /// Returns the amount that a request takes from a device; `None` if that is impossible.
     fn takes(&self, ask: &Value, device: usize) -> Option<i64> {
         let view = &self.devices[device].view;
         let asked = ask.str_at(&["capacity", "requests", AMOUNT]).map(number);
@@ -208,7 +209,7 @@ impl<'o> Oracle<'o> {
         })
     }
 
-    /// Whether nobody has a device that somebody else has alone, and there is enough of all counters.
+    /// Whether no device with an exclusive owner is used twice, and all counters suffice.
     fn is_available(&self, choices: &[Choice]) -> bool {
         let mut left = self.counters.clone();
         for (index, listed) in self.devices.iter().enumerate() {
@@ -235,7 +236,7 @@ impl<'o> Oracle<'o> {
                 *left.get_mut(&(pool, name.to_string())).unwrap() -= counter.value.value() * times as i64;
             }
         }
-        // Only whoever takes counters is barred by counters.
+        // Counters limit only devices that consume them.
         choices.iter().all(|choice| {
             let listed = &self.devices[choice.device];
             let draws = !listed.view.consumes_counters.is_empty()
@@ -246,7 +247,7 @@ impl<'o> Oracle<'o> {
     }
 
     /// All choices of devices for a request, in order.
-    fn tuples(&self, wanted: &Wanted, ask: &Value) -> Vec<Vec<usize>> {
+    fn tuples(&self, wanted: &WantedDevices, ask: &Value) -> Vec<Vec<usize>> {
         if ask.str_at(&["allocationMode"]) == Some("All") {
             let selected = |it: &usize| self.is_selected(ask, *it) && self.takes(ask, *it).is_some();
             let all: Vec<usize> = (0..self.devices.len()).filter(selected).collect();
@@ -277,7 +278,7 @@ impl<'o> Oracle<'o> {
         listed.view.attributes.get(full_name).or(own)
     }
 
-    /// Judges what the devices of a claim must have in common, or not.
+    /// Whether the attribute constraints of a claim hold.
     fn attributes_hold(&self, choices: &[Choice], claim: usize) -> bool {
         for constraint in self.constraints(claim) {
             let covered: Vec<usize> = choices
@@ -305,7 +306,8 @@ impl<'o> Oracle<'o> {
         true
     }
 
-    /// Judges what is chosen for the requests of a claim up to and with `index`: holds, does not hold, fails.
+    /// Evaluates the choices for the requests of a claim up to and including `index`: holds, does not hold,
+    /// fails.
     fn judge(&self, choices: &[Choice], index: usize) -> Result<bool, Outcome> {
         let wanted = &self.wanted[index];
         for constraint in self.constraints(wanted.claim) {
@@ -350,10 +352,10 @@ impl<'o> Oracle<'o> {
 
     /// Takes devices for a request one by one; false where one cannot be had.
     ///
-    /// It is an error if one of all devices is one that a constraint excludes.
+    /// It is an error if a constraint excludes one of all devices.
     fn take(
         &self,
-        wanted: &Wanted,
+        wanted: &WantedDevices,
         alternative: &(String, Value),
         tuple: &[usize],
         choices: &mut Vec<Choice>,
@@ -427,7 +429,7 @@ fn is_admin(ask: &Value) -> bool {
     ask.get("adminAccess").is_some()
 }
 
-/// What the search itself finds, and how many branches it cut.
+/// Returns the result of the search itself, and the number of branches it cut.
 pub(crate) fn search(setting: &Setting, pruning: Option<&mut (dyn Pruning + 'static)>) -> (Outcome, u64) {
     let pools = setting.pools().unwrap();
     let mut budget = Budget::by_cost();

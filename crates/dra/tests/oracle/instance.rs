@@ -1,10 +1,10 @@
-//! Small random instances: slices, what of them is taken, and claims of a pod.
+//! Small random instances: slices, their allocation, and claims of a pod.
 
 use api::json::Value;
 
 use super::expression::{Choices, expression};
 
-/// Some fail where an attribute is missing, some are never true, some look at the order.
+/// Some fail if an attribute is missing, some are never true, some depend on the order.
 const EXPRESSIONS: [&str; 16] = [
     "devices.map(d, d.attributes['a'].id).max() - devices.map(d, d.attributes['a'].id).min() < size(devices)",
     "devices.all(d, d.attributes['a'].x == devices[0].attributes['a'].x)",
@@ -60,7 +60,7 @@ pub(crate) fn instance(choices: &mut Choices, is_usable: &dyn Fn(&str) -> bool) 
             let mut devices: Vec<Value> = Vec::new();
             for index in 0..choices.below(4) {
                 let name = format!("d{}", slice + 2 * index + 7 * choices.below(2));
-                // Some are like the one before in all but the name.
+                // Some are equal to the previous one in everything but the name.
                 let device = match devices.last().cloned().filter(|_| choices.below(3) == 0) {
                     Some(mut twin) => {
                         twin.as_object_mut().unwrap().insert("name", name.as_str());

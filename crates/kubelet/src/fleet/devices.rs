@@ -1,7 +1,8 @@
-//! Devices of nodes: slices are published as a template says, and what pods have of them is prepared before they start.
+//! Devices of nodes: slices are published according to a template, and devices of pods are prepared before they
+//! start.
 //!
-//! The template is the fleet's, or the one that the annotation `sim/devices` on a Node names. Slices that somebody else
-//! made are left alone.
+//! The template is the fleet's, or the one in the annotation `sim.celplane.dev/devices` on a Node. Slices of
+//! other creators are left alone.
 
 use std::time::Duration;
 
@@ -13,33 +14,39 @@ use client::Error;
 use client::events::{Severity, reference};
 use client::objects::Deletion;
 use client::resources::Served as _;
+use telemetry::logs::chain;
 use tracing::{debug, info};
 
 use super::Inner;
 use super::member::Member;
+use crate::annotations;
 use crate::faults::DeviceDriver;
 use crate::prepare::{self, PrepareError};
 use crate::runtime::Runtime;
 use crate::slice_template::SliceTemplate;
 
-/// On a Node: which devices it has. On a slice: that a node made it, and from what.
-const DEVICES: &str = "sim/devices";
+/// On a Node: its devices. On a slice: marks it as created by a node, with the template.
+const DEVICES: &str = "sim.celplane.dev/devices";
 /// The index of slices by the node that they are for.
 pub(super) const BY_NODE: &str = "node";
 /// Devices that could not be prepared are tried again after this long.
 const AGAIN: Duration = Duration::from_secs(2);
-/// Fleets up to this size say in the claims which devices are prepared; of larger ones nobody reads that.
+/// Maximum size of a fleet that reports prepared devices in claims; in larger ones the reports are of no use.
 const TELLING_FLEET_MAX: usize = 100;
 
 /// Whether a node of a fleet made a slice.
 pub(super) fn is_ours(slice: &ResourceSlice) -> bool {
-    slice.metadata.annotations.contains_key(DEVICES)
+    annotations::get(&slice.metadata.annotations, "devices").is_some()
 }
 
 impl<R: Runtime> Inner<R> {
     /// Publishes the devices of a node, if they are not published as they should be.
     pub(super) async fn publish(&self, member: &Member, node: &Node) -> Result<(), Error> {
-        let asked = node.metadata.annotations.get(DEVICES).and_then(|text| text.parse::<SliceTemplate>().ok());
+        if !R::IS_SIMULATED {
+            return Ok(());
+        }
+        let asked = annotations::get(&node.metadata.annotations, "devices");
+        let asked = asked.and_then(|text| text.parse::<SliceTemplate>().ok());
         let template = match member.faults().device_driver {
             DeviceDriver::Gone => None,
             DeviceDriver::Works | DeviceDriver::Fails => asked.or(self.devices),
@@ -51,7 +58,8 @@ impl<R: Runtime> Inner<R> {
             return Ok(());
         }
         let views: Vec<ResourceSlice> = wanted.iter().filter_map(|slice| ResourceSlice::read(slice).ok()).collect();
-        // A pool whose slices change gets a new generation: until all of them are there nobody takes it for complete.
+        // A pool whose slices change gets a new generation: until all of them exist it is not considered
+        // complete.
         let is_stale = |known: &ResourceSlice| {
             !views.iter().any(|view| view.metadata.name == known.metadata.name && is_same(view, known))
         };
@@ -75,7 +83,7 @@ impl<R: Runtime> Inner<R> {
                 None => slices.create("", &slice).await.map(|_| ()),
             };
             match written {
-                // What is known is late: the change that says so is on its way.
+                // The informer is outdated: the change has not arrived yet.
                 Err(error) if !error.is_already_exists() && !error.is_conflict() => return Err(error),
                 _ => info!(node = %member.name, resourceSlice = %name, "Published ResourceSlice"),
             }
@@ -93,7 +101,9 @@ impl<R: Runtime> Inner<R> {
     /// Prepares the devices of a pod that has not started; answers when to try again if that fails.
     pub(super) async fn prepare(&self, pod: &Pod, member: &Member) -> Result<Option<Duration>, Error> {
         let uid = &pod.metadata.uid;
-        if pod.spec.resource_claims.is_empty() || member.state().prepared.contains(uid) {
+        let has_claims = !pod.spec.resource_claims.is_empty() || pod.status.extended_resource_claim_status.is_some();
+        let is_prepared = member.state().prepared.contains(uid) && self.runtime.is_prepared(uid);
+        if !has_claims || is_prepared {
             return Ok(None);
         }
         match self.prepare_all(pod, member).await? {
@@ -102,7 +112,7 @@ impl<R: Runtime> Inner<R> {
                 Ok(None)
             }
             Err(error) => {
-                debug!(pod = %pod.metadata.key(), node = %member.name, err = %error, "Could not prepare devices of pod");
+                debug!(pod = %pod.metadata.key(), node = %member.name, err = %chain(&error), "Could not prepare devices of pod");
                 let note = format!("Failed to prepare dynamic resources: {error}");
                 member.recorder().event(reference(pod), Severity::Warning, "FailedPrepareDynamicResources", &note);
                 Ok(Some(AGAIN))
@@ -111,18 +121,24 @@ impl<R: Runtime> Inner<R> {
     }
 
     async fn prepare_all(&self, pod: &Pod, member: &Member) -> Result<Result<(), PrepareError>, Error> {
-        let names = match prepare::claims_of(pod) {
+        let names = match prepare::named_claims_of(pod) {
             Ok(names) => names,
             Err(error) => return Ok(Err(error)),
         };
-        let driver = member.faults().device_driver;
+        // The drivers of real devices answer for themselves.
+        let driver = if R::IS_SIMULATED { member.faults().device_driver } else { DeviceDriver::Works };
         let claims = member.client.objects::<ResourceClaim>();
-        for name in &names {
+        let mut real = Vec::new();
+        for (of_pod, name) in &names {
             let claim = claims.get(&pod.metadata.namespace, name).await?;
             let devices = match prepare::prepare(pod, &claim, driver) {
                 Ok(devices) => devices,
                 Err(error) => return Ok(Err(error)),
             };
+            if !R::IS_SIMULATED {
+                real.push((of_pod.clone(), claim));
+                continue;
+            }
             if self.members.len() > TELLING_FLEET_MAX {
                 continue;
             }
@@ -133,29 +149,32 @@ impl<R: Runtime> Inner<R> {
                 self.tell_prepared(&claim, driver, member).await;
             }
         }
-        Ok(Ok(()))
+        if R::IS_SIMULATED {
+            return Ok(Ok(()));
+        }
+        Ok(self.runtime.prepare(pod, &real).await.map_err(PrepareError::Driver))
     }
 
-    /// What a driver says in the claim. Drivers speak for themselves, not as the node: where the fleet may not, it is not
-    /// said, and the pod starts nevertheless.
+    /// Writes a driver's report to the claim. Drivers use their own identity, not the node's: if the fleet
+    /// lacks the permission, there is no report, and the pod starts nevertheless.
     async fn tell_prepared(&self, claim: &ResourceClaim, driver: &str, member: &Member) {
-        let Some(fields) = prepare::status(claim, driver, &member.name, (self.clock)()) else { return };
+        let Some(fields) = prepare::status(claim, driver, &member.name, self.clock.now()) else { return };
         let claims = self.client.documents(ResourceClaim::RESOURCE);
         let (namespace, name) = (&claim.metadata.namespace, &claim.metadata.name);
         if let Err(error) = claims.apply(namespace, name, "status", &fields, driver, true).await {
-            debug!(resourceClaim = %claim.metadata.key(), err = %error, "Could not report prepared devices");
+            debug!(resourceClaim = %claim.metadata.key(), err = %chain(&error), "Could not report prepared devices");
         }
     }
 }
 
-/// The same devices, whatever the generation of the pool.
+/// Whether the devices are the same, regardless of the generation of the pool.
 fn is_same(wanted: &ResourceSlice, known: &ResourceSlice) -> bool {
     let mut spec = wanted.spec.clone();
     spec.pool.generation = known.spec.pool.generation;
     spec == known.spec
 }
 
-/// What a slice of a node needs beyond its devices: an owner, a sign, and a version where it is known.
+/// Adds owner, label and version to a slice of a node.
 fn complete(
     slice: &mut Value,
     node: &Node,

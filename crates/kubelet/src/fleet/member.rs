@@ -1,26 +1,29 @@
-//! One node of a fleet: what it must remember between two looks.
+//! One node of a fleet: its state between two checks.
 
+use locks::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use api::coordination::v1::Lease;
 use api::core::v1::{Node, ObjectReference, Pod};
 use api::json::Text;
 use client::Client;
+use client::complaints::{self, Report};
 use client::events::{Recorder, Severity};
 use client::informer::Key;
+use matching::complaints::Complaint;
 
-use crate::container_events::Told;
+use crate::container_events::ContainerEvent;
 use crate::faults::Faults;
 use crate::pod_addresses::PodAddresses;
 
 /// One node of a fleet.
 pub(super) struct Member {
     pub(super) name: Text,
-    /// Its place in the fleet.
+    /// Number of the node in the fleet.
     pub(super) number: usize,
-    /// Speaks under the node's name.
+    /// Client with the node's name.
     pub(super) client: Client,
     recorder: OnceLock<Recorder>,
     gone: AtomicBool,
@@ -29,18 +32,18 @@ pub(super) struct Member {
     state: Mutex<State>,
 }
 
-/// What is known of the node's pods.
+/// State of the node's pods.
 pub(super) struct State {
     pub(super) addresses: PodAddresses,
     /// The pods that may run here, by uid.
     pub(super) admitted: HashMap<Text, Arc<Pod>>,
-    /// The pods whose volumes were found in order, by uid.
+    /// The pods whose volumes are valid, by UID.
     pub(super) mounted: HashSet<Text>,
     /// The pods that wait for their volumes, by uid.
     pub(super) unmounted: HashMap<Text, Key>,
-    /// The pods that were told to end, by uid.
+    /// The pods that are being stopped, by UID.
     pub(super) ending: HashSet<Text>,
-    /// The version of a pod that this node wrote last, by uid: what is older is out of date.
+    /// The version of a pod that this node wrote last, by UID: older ones are outdated.
     written: HashMap<Text, u64>,
     /// The pods whose devices are prepared, by uid.
     pub(super) prepared: HashSet<Text>,
@@ -68,51 +71,60 @@ impl Member {
         }
     }
 
-    /// Tells users what becomes of containers of a pod.
-    pub(super) fn tell(&self, pod: &Pod, news: Vec<Told>) {
-        for Told { field_path, severity, reason, message } in news {
+    /// Records events about containers of a pod.
+    pub(super) fn tell(&self, pod: &Pod, news: Vec<ContainerEvent>) {
+        for ContainerEvent { field_path, severity, reason, message } in news {
             let about = ObjectReference { field_path: field_path.into(), ..client::events::reference(pod) };
             self.recorder().event(about, severity, reason, &message);
         }
     }
 
-    /// Tells users what becomes of a pod. Most nodes have nothing to tell and need nobody who writes it.
+    /// Records a warning about a pod. Most nodes record nothing and need no recorder.
     pub(super) fn warn(&self, pod: &Pod, reason: &str, message: &str) {
         self.recorder().event(client::events::reference(pod), Severity::Warning, reason, message);
+    }
+
+    /// Reports expressions that had no answer for a pod.
+    pub(super) fn complain(&self, pod: &Pod, found: &[Complaint]) {
+        for complaint in found {
+            let (verbosity, parts, event) = (complaint.verbosity(), complaint.parts(), complaint.event());
+            let report = Report { title: &complaint.title(), verbosity, parts, event };
+            complaints::report(self.recorder(), client::events::reference(pod), report);
+        }
     }
 
     pub(super) fn is_gone(&self, gone: bool) {
         self.gone.store(gone, Ordering::Relaxed);
     }
 
-    /// Whether the node is there and not told to be silent.
+    /// Whether the node exists and is not stopped by a fault.
     pub(super) fn is_alive(&self) -> bool {
         !self.gone.load(Ordering::Relaxed) && !self.faults().stopped
     }
 
     pub(super) fn faults(&self) -> Faults {
-        *self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.faults.lock()
     }
 
     pub(super) fn set_faults(&self, faults: Faults) {
-        *self.faults.lock().unwrap_or_else(PoisonError::into_inner) = faults;
+        *self.faults.lock() = faults;
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    /// Tells what happens on the node. Most nodes have nothing to tell.
+    /// Recorder of the node's events. Most nodes need none.
     pub(super) fn recorder(&self) -> &Recorder {
         self.recorder.get_or_init(|| Recorder::start(&self.client, "kubelet", &self.name))
     }
 
     pub(super) fn known_lease(&self) -> Option<Lease> {
-        self.lease.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.lease.lock().clone()
     }
 
     pub(super) fn keep_lease(&self, lease: Option<Lease>) {
-        *self.lease.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+        *self.lease.lock() = lease;
     }
 }
 
@@ -123,14 +135,14 @@ impl State {
         self.written.get(&pod.metadata.uid).is_some_and(|written| *written > seen)
     }
 
-    /// Notes which version a write has made.
+    /// Records the version of a write.
     pub(super) fn has_written(&mut self, pod: &Pod) {
         if let Ok(version) = pod.metadata.resource_version.parse() {
             self.written.insert(pod.metadata.uid.clone(), version);
         }
     }
 
-    /// Drops what the pod occupied.
+    /// Releases the resources of a pod.
     pub(super) fn release(&mut self, uid: &str) {
         self.admitted.remove(uid);
         self.mounted.remove(uid);
@@ -139,7 +151,7 @@ impl State {
         self.addresses.give_back(uid);
     }
 
-    /// Drops everything about a pod that is gone.
+    /// Removes the state of a deleted pod.
     pub(super) fn forget(&mut self, uid: &str) {
         self.release(uid);
         self.ending.remove(uid);

@@ -1,20 +1,23 @@
-//! Who belongs to a fleet: the nodes it was told of, and those that ask to be played.
+//! Members of a fleet: the configured nodes, and those that request simulation.
 
+use locks::RwLock;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use api::core::v1::Node;
 use api::json::Text;
+use api::labels::Selector;
 
 use super::member::{Member, address_of};
-use crate::pod_addresses;
+use crate::{annotations, pod_addresses};
 
-/// A Node with this annotation set to `true` is played, whoever made it.
-pub const PLAYED: &str = "sim/node";
+/// A Node with this annotation set to `true` is simulated, regardless of its creator.
+pub const PLAYED: &str = "sim.celplane.dev/node";
 
-/// Whether a Node asks to be played.
-pub(super) fn asks(node: &Node) -> bool {
-    node.metadata.annotations.get(PLAYED).is_some_and(|value| value == "true")
+/// Whether a Node requests simulation, or matches the fleet's selector.
+pub(super) fn asks(node: &Node, adopted: Option<&Selector>) -> bool {
+    adopted.is_some_and(|selector| selector.matches(&node.metadata.labels))
+        || annotations::get(&node.metadata.annotations, "node") == Some("true")
 }
 
 /// The nodes of a fleet by name.
@@ -27,25 +30,25 @@ impl Members {
     }
 
     pub(super) fn get(&self, name: &str) -> Option<Arc<Member>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+        self.0.read().get(name).cloned()
     }
 
     pub(super) fn contains(&self, name: &str) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).contains_key(name)
+        self.0.read().contains_key(name)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.0.read().len()
     }
 
     pub(super) fn all(&self) -> Vec<Arc<Member>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.0.read().values().cloned().collect()
     }
 
     /// Takes a node in. Its number is the one that its address has, where that is free: a fleet that is started again
     /// gives the same addresses.
     pub(super) fn adopt(&self, node: &Node, make: impl FnOnce(&str, usize) -> Member) {
-        let mut members = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut members = self.0.write();
         let name = &node.metadata.name;
         if members.contains_key(name) {
             return;

@@ -1,19 +1,25 @@
 //! Looking after pods: admitting, starting, watching and ending them, one at a time and as often as needed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::core::v1::{Node, Pod};
+use api::core::v1::{Node, Pod, PodCondition};
 use api::json::{Text, Value};
+use api::time::Timestamp;
 use client::Error;
+use client::costly::{Postponed, thread_time};
 use client::informer::Key;
 use client::objects::{Deletion, Patch};
+use matching::Meter;
+use telemetry::logs::chain;
 use tracing::{debug, info};
 
 use super::Inner;
 use super::member::{Member, address_of};
-use crate::admission::{self, Rejection};
+use crate::admission::{self, Judgment, Rejection};
 use crate::container_events;
+use crate::containers::pressure;
 use crate::deadline;
 use crate::pod_status::{self, Addresses};
 use crate::preemption;
@@ -21,10 +27,19 @@ use crate::runtime::{Observation, Runtime, Stopping};
 use crate::static_pods;
 use crate::volumes::{self, NotMounted};
 
+/// Reason of pods that are ended for the sake of the node.
+const EVICTED: &str = "Evicted";
 /// A pod that starts sooner than this gets one status, not two.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
-/// How soon and how late volumes are looked at again that were not in order.
+/// Delay before a node without an address is checked again.
+const ADDRESS_PAUSE: Duration = Duration::from_millis(100);
+/// Time between the last status of a pod with finalizers and its deletion.
+const SETTLING: Duration = Duration::from_secs(1);
+/// Minimum and maximum delay before invalid volumes are checked again.
 const MOUNT_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+
+/// Minimum and maximum delay before a pod whose expressions exceeded the budget is judged again.
+const JUDGMENT_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 impl<R: Runtime> Inner<R> {
     pub(super) async fn work_on_pods(self: Arc<Self>) {
@@ -34,7 +49,7 @@ impl<R: Runtime> Inner<R> {
                 // The clock of pods may be behind the timer's by a fraction.
                 Ok(Some(next)) => item.again_after(next.max(Duration::from_millis(1))),
                 Err(error) => {
-                    debug!(pod = %*item, err = %error, "Could not write the status of the pod");
+                    debug!(pod = %*item, err = %chain(&error), "Could not write the status of the pod");
                     item.retry();
                 }
             }
@@ -57,6 +72,19 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
+    /// Runs the background work of the runtime.
+    pub(super) async fn run_runtime(self: Arc<Self>) {
+        let queue = self.pod_queue.clone();
+        self.runtime.run(Arc::new(move |key| queue.add(key))).await;
+    }
+
+    /// Releases resources of pods that were deleted while no agent was running.
+    pub(super) fn retain_pods(&self) {
+        let mut uids: HashSet<Text> = self.pods.store().list().iter().map(|pod| pod.metadata.uid.clone()).collect();
+        uids.extend(self.static_pods.uids());
+        self.runtime.retain(&uids);
+    }
+
     pub(super) fn forget(&self, pod: &Pod) {
         if let Some(member) = self.members.get(&pod.spec.node_name) {
             member.state().forget(&pod.metadata.uid);
@@ -64,7 +92,8 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Brings the pods of a name further: one of the server's, and one from a file. Answers when to look again.
+    /// Advances the pods of a name: one from the server, and a static one. Returns the time until the next
+    /// check.
     async fn look_after(&self, key: &Key) -> Result<Option<Duration>, Error> {
         if self.static_pods.get(key).is_none() {
             return self.look_after_bound(key).await;
@@ -75,19 +104,23 @@ impl<R: Runtime> Inner<R> {
         Ok(own.into_iter().chain(other).min())
     }
 
-    /// Brings a pod of the server's further. Answers when to look again.
+    /// Advances a pod from the server. Returns the time until the next check.
     async fn look_after_bound(&self, key: &Key) -> Result<Option<Duration>, Error> {
         let Some(pod) = self.pods.store().get_key(key).map(of_server) else { return Ok(None) };
         let Some(member) = self.members.get(&pod.spec.node_name).filter(|it| it.is_alive()) else { return Ok(None) };
         let Some(node) = self.nodes.store().get("", &member.name) else { return Ok(Some(WORTH_TELLING)) };
+        // A node that joins writes its address first: a pod's status without one is invalid.
+        if address_of(&node).is_empty() {
+            return Ok(Some(ADDRESS_PAUSE));
+        }
         if static_pods::is_mirror(&pod) {
             return self.end_mirror(&pod, &member).await;
         }
-        // What this node has written since comes with the next change.
+        // Later writes of this node arrive with the next change.
         if member.state().has_written_since(&pod) {
             return Ok(None);
         }
-        let now = (self.clock)();
+        let now = self.clock.now();
         let slow = member.faults().slow;
         if !slow.is_zero() {
             let since = pod.metadata.deletion_timestamp.or(pod.metadata.creation_timestamp).unwrap_or(now);
@@ -103,11 +136,34 @@ impl<R: Runtime> Inner<R> {
             member.state().release(&pod.metadata.uid);
             return Ok(None);
         }
-        let mut objections = self.admit(&pod, &member, &node);
+        if let Some(message) = self.runtime.eviction(&pod.metadata.uid) {
+            return self.evict(&pod, &member, &message).await;
+        }
+        let is_admitted = member.state().admitted.contains_key(&pod.metadata.uid);
+        let refusal = pressure::refusal(&pod, self.runtime.pressure(), i64::from(pod.spec.priority.unwrap_or(0)));
+        if let Some(message) = refusal.filter(|_| !is_admitted) {
+            member.warn(&pod, EVICTED, &message);
+            let patch = pod_status::rejection(&pod, EVICTED, &message, now);
+            self.write_status(&pod, &member, &patch).await?;
+            return Ok(None);
+        }
+        let judgment = match self.judge(&pod, &member, &node).await {
+            Ok(judgment) => judgment,
+            Err(wait) => return Ok(Some(wait)),
+        };
+        let mut objections = self.admit(&pod, &member, &node, judgment);
         if !objections.is_empty() {
-            // The scheduler may have seen a newer state of the node than the one that is known here.
-            let newest = member.client.objects::<Node>().get("", &member.name).await?;
-            objections = self.admit(&pod, &member, &newest);
+            // The scheduler may have observed a newer state of the node.
+            let newest = Arc::new(member.client.objects::<Node>().get("", &member.name).await?);
+            let judgment = match self.judge(&pod, &member, &newest).await {
+                Ok(judgment) => judgment,
+                Err(wait) => return Ok(Some(wait)),
+            };
+            let complaints = judgment.as_ref().map(|it| it.complaints.clone()).unwrap_or_default();
+            objections = self.admit(&pod, &member, &newest, judgment);
+            if !objections.is_empty() {
+                member.complain(&pod, &complaints);
+            }
         }
         if let Err(rejection) = self.make_room(&pod, &member, objections).await {
             info!(pod = %key, node = %member.name, reason = %rejection.reason, "Rejected pod");
@@ -124,33 +180,47 @@ impl<R: Runtime> Inner<R> {
         Ok(next.into_iter().chain(left).min())
     }
 
-    /// Mounts, prepares and starts, and says how the containers are. Answers when to look again.
+    /// Mounts, prepares and starts, and writes the state of the containers. Returns the time until the next
+    /// check.
     async fn bring_further(&self, pod: &Arc<Pod>, member: &Member, node: &Node) -> Result<Option<Duration>, Error> {
-        let now = (self.clock)();
+        let now = self.clock.now();
+        // Starting real containers takes a while: until then the status reports that they are being created.
+        if !R::IS_SIMULATED && pod.status.start_time.is_none() {
+            return self.sync(pod, member, node).await;
+        }
         if let Err(NotMounted(why)) = self.mount(pod, member, node).await? {
             member.warn(pod, "FailedMount", &why);
-            let seen = Observation::not_started(pod);
-            let addresses = addresses(pod, member, node, false);
+            let seen = not_started::<R>(pod);
+            let addresses = addresses(pod, member, node, &Observation::default());
             if let Some(patch) = pod_status::patch(pod, &seen, &addresses, now) {
                 self.write_status(pod, member, &patch).await?;
             }
-            // The longer a pod waits, the rarer it is looked at.
+            // The longer a pod waits, the less often it is checked.
             let waited = pod.status.start_time.unwrap_or(now).until(now);
             return Ok(Some(waited.clamp(MOUNT_PAUSES.0, MOUNT_PAUSES.1)));
         }
-        if let Some(again) = self.prepare(pod, member).await? {
-            let addresses = addresses(pod, member, node, false);
-            if let Some(patch) = pod_status::patch(pod, &Observation::not_started(pod), &addresses, now) {
+        let unprepared = self.prepare(pod, member).await?;
+        // Containers that run keep their devices while a driver is away.
+        let is_waiting = R::IS_SIMULATED || pod.status.pod_ip.is_empty();
+        if let Some(again) = unprepared.filter(|_| is_waiting) {
+            let addresses = addresses(pod, member, node, &Observation::default());
+            if let Some(patch) = pod_status::patch(pod, &not_started::<R>(pod), &addresses, now) {
                 self.write_status(pod, member, &patch).await?;
             }
             return Ok(Some(again));
         }
-        let seen = self.runtime.sync(pod, now).await;
+        self.sync(pod, member, node).await
+    }
+
+    /// Advances the containers of a pod and writes their state. Returns the time until the next check.
+    async fn sync(&self, pod: &Arc<Pod>, member: &Member, node: &Node) -> Result<Option<Duration>, Error> {
+        let now = self.clock.now();
+        let seen = self.runtime.sync(pod, None, now).await;
         let is_soon = seen.next.is_some_and(|next| next < WORTH_TELLING);
-        if !seen.has_sandbox && is_soon {
+        if seen.is_stale || R::IS_SIMULATED && !seen.has_sandbox && is_soon {
             return Ok(seen.next);
         }
-        let addresses = addresses(pod, member, node, seen.has_sandbox);
+        let addresses = addresses(pod, member, node, &seen);
         if let Some(patch) = pod_status::patch(pod, &seen, &addresses, now) {
             self.write_status(pod, member, &patch).await?;
             if self.tells() {
@@ -162,36 +232,97 @@ impl<R: Runtime> Inner<R> {
 
     /// Ends a pod whose time is up.
     async fn end_overdue(&self, pod: &Pod, member: &Member) -> Result<Option<Duration>, Error> {
-        let now = (self.clock)();
-        if self.tells() && member.state().ending.insert(pod.metadata.uid.clone()) {
-            member.tell(pod, container_events::overdue(pod));
+        let now = self.clock.now();
+        if (self.tells() || !R::IS_SIMULATED) && member.state().ending.insert(pod.metadata.uid.clone()) {
+            let mut events = container_events::overdue(pod);
+            if !R::IS_SIMULATED {
+                // A runtime reports the end of its containers by itself.
+                events.truncate(1);
+                self.write_status(pod, member, &pod_status::expiring(pod, now)).await?;
+            }
+            member.tell(pod, events);
         }
         match self.runtime.stop(pod, now).await {
             Stopping::Wait(wait) => Ok(Some(wait)),
             Stopping::Never => Ok(None),
             Stopping::Ended(seen) => {
-                info!(pod = %pod.metadata.name, node = %member.name, "Ended pod whose time is up");
+                info!(pod = %pod.metadata.name, node = %member.name, "Ended pod at its active deadline");
                 self.write_status(pod, member, &pod_status::overdue(pod, &seen, now)).await?;
                 Ok(None)
             }
         }
     }
 
-    /// What is against running the pod here. Nothing, once it was admitted: from then on it occupies what it asked for.
-    pub(super) fn admit(&self, pod: &Arc<Pod>, member: &Member, node: &Node) -> Vec<Rejection> {
+    /// Ends a pod for the sake of the node.
+    async fn evict(&self, pod: &Pod, member: &Member, message: &str) -> Result<Option<Duration>, Error> {
+        let now = self.clock.now();
+        if member.state().ending.insert(pod.metadata.uid.clone()) {
+            member.warn(pod, EVICTED, message);
+            self.write_status(pod, member, &pod_status::expiring(pod, now)).await?;
+        }
+        match self.runtime.stop(pod, now).await {
+            Stopping::Wait(wait) => Ok(Some(wait)),
+            Stopping::Never => Ok(None),
+            Stopping::Ended(seen) => {
+                info!(pod = %pod.metadata.name, node = %member.name, "Evicted pod");
+                self.write_status(pod, member, &pod_status::evicted(pod, &seen, message, now)).await?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Evaluates a pod with expressions on a separate thread; `None` for other pods, and for those that were
+    /// admitted before. The error is the time to wait: the expressions exceeded the budget.
+    async fn judge(&self, pod: &Arc<Pod>, member: &Member, node: &Arc<Node>) -> Result<Option<Judgment>, Duration> {
+        if !admission::has_expressions(pod) || member.state().admitted.contains_key(&pod.metadata.uid) {
+            return Ok(None);
+        }
+        let meter = Arc::new(Meter::new(Arc::new(thread_time)));
+        let (cache, features) = (self.cache.metered(meter.clone()), self.features);
+        let (judged, node) = (pod.clone(), node.clone());
+        let judge = move || {
+            let judgment = Judgment::new(&judged, &node, &cache, &features);
+            meter.excess().map_or(Ok(judgment), Err)
+        };
+        match self.costly.run(&pod.metadata.namespace, judge).await {
+            Err(Postponed(wait)) => Err(wait),
+            Ok(Ok(judgment)) => Ok(Some(judgment)),
+            Ok(Err(excess)) => {
+                let message = format!(
+                    "Expressions exceeded the budget of one admission ({excess}); verdicts are kept, and the next one continues"
+                );
+                member.warn(pod, "ExpressionBudgetExceeded", &message);
+                // The longer a pod waits, the less often it is checked.
+                let now = self.clock.now();
+                let waited = pod.metadata.creation_timestamp.unwrap_or(now).until(now);
+                Err(waited.clamp(JUDGMENT_PAUSES.0, JUDGMENT_PAUSES.1))
+            }
+        }
+    }
+
+    /// Returns the objection to running the pod here. `None` once it was admitted: from then on it occupies its
+    /// resources.
+    pub(super) fn admit(
+        &self,
+        pod: &Arc<Pod>,
+        member: &Member,
+        node: &Node,
+        judgment: Option<Judgment>,
+    ) -> Vec<Rejection> {
         let mut state = member.state();
         if state.admitted.contains_key(&pod.metadata.uid) {
             return Vec::new();
         }
         let others = state.admitted.values().map(|other| &**other);
-        let objections = admission::objections(pod, node, others, &self.cache, &self.features);
+        let judgment = judgment.unwrap_or_else(|| Judgment::new(pod, node, &self.cache, &self.features));
+        let objections = admission::objections(pod, node, others, &judgment);
         if objections.is_empty() {
             state.admitted.insert(pod.metadata.uid.clone(), pod.clone());
         }
         objections
     }
 
-    /// Admits a critical pod though there is too little of something: others give way.
+    /// Admits a critical pod in spite of insufficient resources: others are evicted.
     pub(super) async fn make_room(
         &self,
         pod: &Arc<Pod>,
@@ -225,27 +356,27 @@ impl<R: Runtime> Inner<R> {
         }
         let newest = self.pods.store().get_key(&key).filter(|it| it.metadata.uid == known.metadata.uid);
         let Some(pod) = newest else { return };
-        info!(pod = %key, node = %member.name, "Ended pod for a critical one");
+        info!(pod = %key, node = %member.name, "Ended pod to admit a critical pod");
         member.warn(&pod, preemption::REASON, preemption::MESSAGE);
-        let now = (self.clock)();
+        let now = self.clock.now();
         let seen = match self.runtime.stop(&pod, now).await {
             Stopping::Ended(seen) => Some(seen),
             Stopping::Wait(_) | Stopping::Never => None,
         };
         let patch = pod_status::preempted(&pod, seen.as_ref(), preemption::REASON, preemption::MESSAGE, now);
         if let Err(error) = self.write_status(&pod, member, &patch).await {
-            // It is no longer admitted: when it is looked at again, it is rejected.
-            debug!(pod = %key, err = %error, "Could not write the status of the pod");
+            // It is no longer admitted: at the next check it is rejected.
+            debug!(pod = %key, err = %chain(&error), "Could not write the status of the pod");
             self.pod_queue.add(key);
         }
     }
 
-    /// Whether the pod's volumes are in order. Asked until they are, and not again.
+    /// Checks the pod's volumes until they are valid, and not again.
     async fn mount(&self, pod: &Pod, member: &Member, node: &Node) -> Result<Result<(), NotMounted>, Error> {
         if !volumes::has_claims(pod) || member.state().mounted.contains(&pod.metadata.uid) {
             return Ok(Ok(()));
         }
-        // Noted before it is looked at, so that no change of the node goes unnoticed.
+        // Recorded before the check, so that no change of the node is missed.
         let key = Key::new(pod.metadata.namespace.clone(), pod.metadata.name.clone());
         member.state().unmounted.insert(pod.metadata.uid.clone(), key);
         let newest = self.nodes.store().get("", &member.name);
@@ -259,34 +390,49 @@ impl<R: Runtime> Inner<R> {
         Ok(outcome)
     }
 
-    /// Ends a pod that is to be deleted, and then deletes it for good.
+    /// Ends a pod that is being deleted, and then deletes it.
     async fn end(&self, pod: &Pod, member: &Member, node: &Node) -> Result<Option<Duration>, Error> {
         let is_final = pod.metadata.deletion_grace_period_seconds == Some(0);
         if is_final && pod.is_terminal() && !pod.metadata.finalizers.is_empty() {
-            // Others have to let go of it.
+            // Other components must release it first.
             member.state().release(&pod.metadata.uid);
             return Ok(None);
         }
-        let now = (self.clock)();
+        let now = self.clock.now();
+        // Kubernetes' kubelet deletes a while after the last status: other components see that before.
+        let settles = !R::IS_SIMULATED && !is_final && !pod.metadata.finalizers.is_empty();
         if !pod.is_terminal() {
             if self.tells() && member.state().ending.insert(pod.metadata.uid.clone()) {
                 member.tell(pod, container_events::killing(pod));
+            }
+            if !R::IS_SIMULATED
+                && !is_final
+                && let Some(patch) = pod_status::acknowledgment(pod)
+            {
+                self.write_status(pod, member, &patch).await?;
             }
             match self.runtime.stop(pod, now).await {
                 Stopping::Wait(wait) => return Ok(Some(wait)),
                 Stopping::Never => return Ok(None),
                 Stopping::Ended(seen) => {
-                    // Who still looks at the pod is told how it ended; for the others it is gone.
-                    let addresses = addresses(pod, member, node, false);
-                    if is_looked_at(pod)
+                    // As with a kubelet, watchers see terminated containers, `Ready=False` and the final phase
+                    // before the deletion. A pod without a grace period is deleted at once.
+                    let addresses = addresses(pod, member, node, &Observation::default());
+                    if (!is_final || is_looked_at(pod))
                         && let Some(patch) = pod_status::patch(pod, &seen, &addresses, now)
                     {
                         self.write_status(pod, member, &patch).await?;
+                    }
+                    if settles {
+                        return Ok(Some(SETTLING));
                     }
                 }
             }
         }
         member.state().release(&pod.metadata.uid);
+        if settles && since_end(pod, now) < SETTLING {
+            return Ok(Some(SETTLING));
+        }
         let how =
             Deletion { grace_period_seconds: Some(0), uid: Some(pod.metadata.uid.to_string()), ..Deletion::default() };
         match member.client.objects::<Pod>().delete(&pod.metadata.namespace, &pod.metadata.name, &how).await {
@@ -303,14 +449,26 @@ impl<R: Runtime> Inner<R> {
                 member.state().has_written(&written);
                 Ok(())
             }
-            // The pod is gone, or it is another one by now: its change tells.
+            // The pod was deleted or replaced: its change will arrive.
             Err(error) if error.is_not_found() || error.is_conflict() => Ok(()),
             Err(error) => Err(error),
         }
     }
 }
 
-/// A pod that the server sends is none of the node's own, whatever it says of itself.
+/// The time since the sandbox of a pod ended.
+fn since_end(pod: &Pod, now: Timestamp) -> Duration {
+    let ended = |it: &&PodCondition| it.condition_type == "PodReadyToStartContainers" && it.status == "False";
+    let condition = pod.status.conditions.iter().find(ended);
+    condition.and_then(|it| it.last_transition_time).map_or(Duration::MAX, |since| since.until(now))
+}
+
+/// A pod of which no container has been created.
+fn not_started<R: Runtime>(pod: &Pod) -> Observation {
+    Observation { is_real: !R::IS_SIMULATED, ..Observation::not_started(pod) }
+}
+
+/// A pod from the server is never a static pod, regardless of its annotations.
 fn of_server(mut pod: Arc<Pod>) -> Arc<Pod> {
     if pod.metadata.annotations.contains_key(static_pods::SOURCE) {
         Arc::make_mut(&mut pod).metadata.annotations.insert(static_pods::SOURCE.into(), "api".into());
@@ -318,17 +476,20 @@ fn of_server(mut pod: Arc<Pod>) -> Arc<Pod> {
     pod
 }
 
-/// Whether somebody waits for the pod's end: its object stays, or a Job counts it.
+/// Whether the end of the pod is awaited: it has finalizers, or a Job counts it.
 fn is_looked_at(pod: &Pod) -> bool {
     !pod.metadata.finalizers.is_empty() || pod.metadata.controller().is_some_and(|owner| owner.kind == "Job")
 }
 
-pub(super) fn addresses(pod: &Pod, member: &Member, node: &Node, has_sandbox: bool) -> Addresses {
+pub(super) fn addresses(pod: &Pod, member: &Member, node: &Node, seen: &Observation) -> Addresses {
     let host = address_of(node);
     if pod.spec.host_network {
         return Addresses { pod: host.clone(), host };
     }
-    let address = if has_sandbox {
+    if let Some(address) = seen.addresses.as_ref().and_then(|addresses| addresses.first()) {
+        return Addresses { host, pod: address.clone() };
+    }
+    let address = if seen.has_sandbox && seen.addresses.is_none() {
         let taken = member.state().addresses.take(&pod.metadata.uid, &pod.status.pod_ip);
         taken.map(|it| it.to_string()).unwrap_or_default()
     } else {

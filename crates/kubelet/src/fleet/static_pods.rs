@@ -1,20 +1,23 @@
-//! Pods from the nodes' own files: kept as the files say, played without asking the server, and shown to it.
+//! Static pods of nodes: kept in sync with their files, run independently of the server, and mirrored to it.
 //!
-//! What the server holds of such a pod is its mirror: made when it is missing, made anew when it is deleted or shows an
-//! older version, and deleted when the file is gone. Follows `tryReconcileMirrorPods` of Kubernetes' kubelet.
+//! The server holds a mirror pod: created when it is missing, recreated when it is deleted or outdated, and
+//! deleted with the file. Follows `tryReconcileMirrorPods` of Kubernetes' kubelet.
 
+use locks::{Mutex, MutexGuard};
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use api::core::v1::{Node, Pod, PodStatus};
 use api::json::{Text, Value};
 use api::meta::v1::Object as _;
+use api::well_known::CONDITION_POD_SCHEDULED;
 use client::Error;
 use client::informer::Key;
 use client::objects::Deletion;
 use client::resources::Served as _;
+use telemetry::logs::chain;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
@@ -24,22 +27,22 @@ use super::pods::addresses;
 use crate::container_events;
 use crate::pod_status;
 use crate::preemption;
-use crate::runtime::{Runtime, Stopping};
-use crate::static_pods::files::{self, Found, Look, Manifest};
+use crate::runtime::{Observation, Runtime, Stopping};
+use crate::static_pods::files::{self, FileMetadata, FoundManifests, Manifest};
 use crate::static_pods::{self, Options, StaticPod};
 
-/// How often files are looked at from outside.
+/// Interval at which files are checked for changes.
 const LOOKS: Duration = Duration::from_secs(1);
-/// A server that is there answers sooner: what its mirrors say goes on.
+/// Time limit for the server's answer at the start, which restores the state of its mirrors.
 const SERVER_ANSWERS: Duration = Duration::from_secs(5);
-/// What waits for the files, or for its node, looks again after this long.
+/// Delay before a pod that waits for the files, or for its node, is checked again.
 const SOON: Duration = Duration::from_millis(500);
 
-/// The pods from files, by the names that the server knows them by.
+/// The static pods, by the names of their mirrors.
 #[derive(Default)]
 pub(super) struct StaticPods {
     pods: Mutex<HashMap<Key, Entry>>,
-    /// The files have been read once: what they do not hold is not there.
+    /// Whether the files have been read once, so that missing pods do not exist.
     is_known: AtomicBool,
 }
 
@@ -48,15 +51,15 @@ struct Entry {
     node: Text,
     /// With the status that it has here.
     now: Arc<StaticPod>,
-    /// Its file is gone, or says something else.
+    /// Whether its file was removed or changed.
     ends: bool,
-    /// What comes after it.
+    /// Its replacement.
     next: Option<Arc<StaticPod>>,
 }
 
 impl StaticPods {
     fn lock(&self) -> MutexGuard<'_, HashMap<Key, Entry>> {
-        self.pods.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pods.lock()
     }
 
     /// The pod of this name, with the status that it has on its node.
@@ -69,7 +72,13 @@ impl StaticPods {
         self.lock().iter().filter(|(_, entry)| entry.node == node).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Notes a pod's status. Conditions that it does not speak of stay.
+    /// The uids of all pods from files.
+    pub(super) fn uids(&self) -> Vec<Text> {
+        let pods = self.lock();
+        pods.values().map(|entry| entry.now.pod.metadata.uid.clone()).collect()
+    }
+
+    /// Sets a pod's status. Conditions that are not mentioned stay.
     fn set_status(&self, key: &Key, pod: &StaticPod, mut status: PodStatus) {
         if let Some(entry) = self.lock().get_mut(key)
             && entry.now.pod.metadata.uid == pod.pod.metadata.uid
@@ -82,7 +91,7 @@ impl StaticPods {
         }
     }
 
-    /// Takes in what files now say of a pod.
+    /// Updates a pod from its file.
     fn put(&self, key: &Key, node: &str, pod: StaticPod) {
         let mut pods = self.lock();
         let pod = Arc::new(pod);
@@ -97,7 +106,7 @@ impl StaticPods {
         }
     }
 
-    /// Whether a version of a pod is what runs, or what comes next.
+    /// Whether a version of a pod is the running or the next one.
     fn has(&self, key: &Key, uid: &str) -> bool {
         self.lock().get(key).is_some_and(|entry| match &entry.next {
             Some(next) => next.pod.metadata.uid == uid,
@@ -105,7 +114,7 @@ impl StaticPods {
         })
     }
 
-    /// Lets all end that files no longer hold; their names.
+    /// Ends all pods that files no longer contain; returns their names.
     fn end_others(&self, held: &HashMap<Key, Text>) -> Vec<Key> {
         let mut ended = Vec::new();
         for (key, entry) in self.lock().iter_mut() {
@@ -117,7 +126,7 @@ impl StaticPods {
         ended
     }
 
-    /// A pod has ended: the next one takes its place, if there is one.
+    /// Replaces an ended pod by the next one, if there is one; returns whether there is.
     fn ended(&self, key: &Key) -> bool {
         let mut pods = self.lock();
         let Some(entry) = pods.remove(key) else { return false };
@@ -135,10 +144,10 @@ impl<R: Runtime> Inner<R> {
             self.pods.synced().await;
         };
         let _ = tokio::time::timeout(SERVER_ANSWERS, answers).await;
-        let mut known: Option<(Look, usize, Instant)> = None;
+        let mut known: Option<(FileMetadata, usize, Instant)> = None;
         loop {
             let path = options.path.clone();
-            let look = tokio::task::spawn_blocking(move || Look::at(&path)).await;
+            let look = tokio::task::spawn_blocking(move || FileMetadata::at(&path)).await;
             let Ok(look) = look else { return };
             let members = self.members.len();
             let is_same = known.as_ref().is_some_and(|(before, count, at)| {
@@ -156,9 +165,9 @@ impl<R: Runtime> Inner<R> {
         let path = options.path.clone();
         let shown = options.path.display().to_string();
         match tokio::task::spawn_blocking(move || files::read(&path)).await {
-            Err(failure) => error!(path = shown, err = %failure, "Could not read the static pods"),
-            Ok(Err(failure)) => error!(path = shown, err = %failure, "Could not read the static pods"),
-            Ok(Ok(Found { manifests, faults })) => {
+            Err(failure) => error!(path = shown, err = %chain(&failure), "Could not read the static pods"),
+            Ok(Err(failure)) => error!(path = shown, err = %chain(&failure), "Could not read the static pods"),
+            Ok(Ok(FoundManifests { manifests, faults })) => {
                 for (path, why) in faults {
                     error!(path = %path.display(), err = why, "Could not use a manifest of a static pod");
                 }
@@ -168,7 +177,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// Makes the pods of all nodes what the manifests say.
+    /// Syncs the pods of all nodes with the manifests.
     fn hold(&self, manifests: &[Manifest], options: &Options) {
         let members = self.members.all();
         let mut held = HashMap::new();
@@ -181,14 +190,14 @@ impl<R: Runtime> Inner<R> {
                     held.insert(key, uid);
                     continue;
                 }
-                match static_pods::for_node(manifest, &member.name, &options.check, (self.clock)()) {
+                match static_pods::for_node(manifest, &member.name, &options.check, self.clock.now()) {
                     Ok(pod) => {
                         let pod = self.resumed(&key, member, pod);
                         held.insert(key.clone(), uid);
                         self.static_pods.put(&key, &member.name, pod);
                         self.pod_queue.add(key);
                     }
-                    // It is as wrong on the other nodes.
+                    // The error is the same on the other nodes.
                     Err(_) if is_told => {}
                     Err(why) => {
                         is_told = true;
@@ -202,7 +211,7 @@ impl<R: Runtime> Inner<R> {
         }
     }
 
-    /// A pod that ran when the last process ended runs on as its mirror says.
+    /// Resumes a pod that ran when the last process ended, from the status of its mirror.
     fn resumed(&self, key: &Key, member: &Member, mut pod: StaticPod) -> StaticPod {
         let mirror = self.pods.store().get_key(key).filter(|mirror| static_pods::is_mirror_of(mirror, &pod.pod));
         if let Some(mirror) = mirror.filter(|mirror| !mirror.status.container_statuses.is_empty()) {
@@ -217,24 +226,24 @@ impl<R: Runtime> Inner<R> {
         pod
     }
 
-    /// Brings a pod from a file further, and its mirror. Answers when to look again.
+    /// Advances a static pod, and its mirror. Returns the time until the next check.
     pub(super) async fn look_after_static(&self, key: &Key) -> Result<Option<Duration>, Error> {
         let Some(entry) = self.static_pods.lock().get(key).cloned() else { return Ok(None) };
         let Some(member) = self.members.get(&entry.node).filter(|it| it.is_alive()) else { return Ok(None) };
         if entry.ends {
             return self.end_static(key, &entry, &member).await;
         }
-        let now = (self.clock)();
+        let now = self.clock.now();
         let known = self.nodes.store().get("", &member.name);
         let node = match &known {
             Some(node) => node.clone(),
             None => Arc::new(self.expected(&member)),
         };
-        // It is shown as soon as the node is there.
+        // It is mirrored as soon as the node exists.
         let registers = known.is_none().then_some(SOON);
         let pod = &entry.now.pod;
         let shared = Arc::new(pod.clone());
-        let objections = if pod.is_terminal() { Vec::new() } else { self.admit(&shared, &member, &node) };
+        let objections = if pod.is_terminal() { Vec::new() } else { self.admit(&shared, &member, &node, None) };
         if let Err(rejection) = self.make_room(&shared, &member, objections).await {
             info!(pod = %key, node = %member.name, reason = %rejection.reason, "Rejected pod");
             member.warn(pod, &rejection.reason, &rejection.message);
@@ -251,8 +260,12 @@ impl<R: Runtime> Inner<R> {
             self.show(key, &entry.now, &member, known.as_deref(), patch).await?;
             return Ok(registers);
         }
-        let seen = self.runtime.sync(pod, now).await;
-        let addresses = addresses(pod, &member, &node, seen.has_sandbox && !pod.is_terminal());
+        let seen = self.runtime.sync(pod, Some(&entry.now.document), now).await;
+        if seen.is_stale {
+            return Ok(seen.next.into_iter().chain(registers).min());
+        }
+        let unseen = Observation::default();
+        let addresses = addresses(pod, &member, &node, if pod.is_terminal() { &unseen } else { &seen });
         if let Some(patch) = pod_status::patch(pod, &seen, &addresses, now) {
             let status = status_in(&patch);
             if matches!(status.phase.as_str(), "Succeeded" | "Failed") {
@@ -267,9 +280,13 @@ impl<R: Runtime> Inner<R> {
         let patch = |mirror: &Pod| {
             let mut mirror = mirror.clone();
             mirror.status.start_time = status.start_time;
+            if seen.is_real {
+                // Kubernetes: the generation of a mirror is not that of the pod, and is not observed.
+                mirror.metadata.generation = 0;
+            }
             if mirror.status.container_statuses.is_empty() {
-                // Whether it was placed is said of the mirror itself.
-                let known = status.conditions.iter().filter(|it| it.condition_type != "PodScheduled");
+                // The condition PodScheduled belongs to the mirror itself.
+                let known = status.conditions.iter().filter(|it| it.condition_type != CONDITION_POD_SCHEDULED);
                 mirror.status.conditions = known.cloned().collect();
             }
             pod_status::patch(&mirror, &seen, &addresses, now)
@@ -280,11 +297,11 @@ impl<R: Runtime> Inner<R> {
 
     /// The node as it will be once it has registered.
     fn expected(&self, member: &Member) -> Node {
-        let node = self.template.node(&member.name, member.number, self.endpoint, (self.clock)());
+        let node = self.template.node(&member.name, member.number, self.endpoint, self.clock.now());
         Node::read(&node).unwrap_or_default()
     }
 
-    /// Makes sure that the server shows a pod as it is: its mirror is there, shows this version, and has this status.
+    /// Ensures that the server's mirror exists, has this version, and has this status.
     async fn show(
         &self,
         key: &Key,
@@ -293,7 +310,7 @@ impl<R: Runtime> Inner<R> {
         node: Option<&Node>,
         patch: impl Fn(&Pod) -> Option<Value>,
     ) -> Result<(), Error> {
-        // A node that has not registered, or is gone, shows nothing.
+        // A node that has not registered, or was deleted, has no mirrors.
         let Some(node) = node else { return Ok(()) };
         let mirror = self.pods.store().get_key(key);
         match mirror {
@@ -315,10 +332,10 @@ impl<R: Runtime> Inner<R> {
                 let document = static_pods::mirror(pod, node);
                 match member.client.documents(Pod::RESOURCE).create(&key.namespace, &document).await {
                     Ok(_) => info!(pod = %key, "Created mirror pod"),
-                    // It comes with the next change.
+                    // It is updated with the next change.
                     Err(error) if error.is_already_exists() => {}
                     Err(error) => {
-                        warn!(pod = %key, err = %error, "Could not create mirror pod");
+                        warn!(pod = %key, err = %chain(&error), "Could not create mirror pod");
                         return Err(error);
                     }
                 }
@@ -346,26 +363,26 @@ impl<R: Runtime> Inner<R> {
         Ok(None)
     }
 
-    /// Ends a pod from a file for a more important one; whether it is one from a file.
+    /// Ends a static pod for a more important one; returns whether it is a static pod.
     pub(super) fn end_static_at_once(&self, key: &Key, pod: &Pod, member: &Member) -> bool {
         let Some(own) = self.static_pods.get(key).filter(|own| own.pod.metadata.uid == pod.metadata.uid) else {
             return false;
         };
         member.warn(&own.pod, preemption::REASON, preemption::MESSAGE);
-        let patch = pod_status::failed(&own.pod, preemption::REASON, preemption::MESSAGE, (self.clock)());
+        let patch = pod_status::failed(&own.pod, preemption::REASON, preemption::MESSAGE, self.clock.now());
         self.static_pods.set_status(key, &own, status_in(&patch));
         self.pod_queue.add(key.clone());
         true
     }
 
-    /// Ends a pod whose file is gone or says something else, and then its mirror.
+    /// Ends a pod whose file was removed or changed, and then its mirror.
     async fn end_static(&self, key: &Key, entry: &Entry, member: &Member) -> Result<Option<Duration>, Error> {
         let pod = &entry.now.pod;
         if !pod.is_terminal() {
             if self.tells() && member.state().ending.insert(pod.metadata.uid.clone()) {
                 member.tell(pod, container_events::killing(pod));
             }
-            match self.runtime.stop(pod, (self.clock)()).await {
+            match self.runtime.stop(pod, self.clock.now()).await {
                 Stopping::Wait(wait) => return Ok(Some(wait)),
                 Stopping::Never => return Ok(None),
                 Stopping::Ended(_) => {}

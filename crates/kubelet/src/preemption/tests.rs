@@ -1,4 +1,4 @@
-//! Who gives way to a critical pod, and who does not.
+//! Pods that are evicted for a critical pod, and pods that are not.
 
 use api::json::from_value;
 

@@ -1,7 +1,8 @@
-//! The containers of one pod, played in time: what happened between the last look and now, and what comes next.
+//! The simulated containers of one pod: changes between the last check and now, and the next change.
 //!
-//! Follows the kubelet's order: init containers one after the other, those that restart (sidecars) beside all that follow,
-//! then the containers; what ends is started again as the restart policy says, after pauses that double from 10 s to 300 s.
+//! Follows the kubelet's order: init containers one after the other, restartable ones (sidecars) in parallel
+//! with all that follow, then the containers; ended containers are restarted according to the restart policy,
+//! after delays that double from 10 s to 300 s.
 
 use std::time::Duration;
 
@@ -10,21 +11,25 @@ use api::json::{Text, Value};
 use api::time::Timestamp;
 use matching::resources::is_sidecar;
 
-use super::rules::Rules;
+use super::rules::PodRules;
 use crate::runtime::{Container, Ended, Observation, State};
 
 const PAUSE_FIRST: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
+/// Run time of ephemeral containers.
+const EPHEMERAL_RUN: Duration = Duration::from_secs(1);
 /// A container that ran this long has no history.
 const PAUSE_FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// The containers of a pod.
 #[derive(Debug, Clone)]
 pub(super) struct Containers {
-    /// When the pod came here.
+    /// Start time of the pod.
     began: Timestamp,
     init: Vec<Play>,
     main: Vec<Play>,
+    /// Ephemeral containers, which are added while the pod runs.
+    ephemeral: Vec<Play>,
 }
 
 #[derive(Debug, Clone)]
@@ -32,7 +37,7 @@ struct Play {
     act: Act,
     last_end: Option<Ended>,
     restarts: i32,
-    /// How often in a row it ended soon.
+    /// Number of consecutive early ends.
     crashes: u32,
 }
 
@@ -42,25 +47,25 @@ enum Act {
     Running {
         since: Timestamp,
     },
-    /// Ended, for good unless it is started again at `again`.
+    /// Ended; restarted at `again`, if set.
     Ended {
         end: Ended,
         again: Option<Timestamp>,
     },
 }
 
-/// When something happens next; the earliest counts.
+/// Time of the next change; the earliest counts.
 #[derive(Default)]
-struct Next(Option<Timestamp>);
+struct NextChange(Option<Timestamp>);
 
-impl Next {
+impl NextChange {
     fn at(&mut self, time: Timestamp) {
         self.0 = Some(self.0.map_or(time, |earlier| earlier.min(time)));
     }
 }
 
 impl Containers {
-    /// The containers of a pod that is seen for the first time: as its status says, if it runs already.
+    /// The containers of a new pod: in the state of its status, if it already runs.
     pub(super) fn new(pod: &Pod, now: Timestamp) -> Self {
         let plays = |containers: &[v1::Container], statuses: &[v1::ContainerStatus]| {
             containers
@@ -75,12 +80,13 @@ impl Containers {
             began: pod.status.start_time.unwrap_or(now),
             init: plays(&pod.spec.init_containers, &pod.status.init_container_statuses),
             main: plays(&pod.spec.containers, &pod.status.container_statuses),
+            ephemeral: plays(&as_containers(pod), &pod.status.ephemeral_container_statuses),
         }
     }
 
     /// Plays until now, and answers how the containers are.
-    pub(super) fn advance(&mut self, pod: &Pod, rules: &Rules, now: Timestamp) -> Observation {
-        let mut next = Next::default();
+    pub(super) fn advance(&mut self, pod: &Pod, rules: &PodRules, now: Timestamp) -> Observation {
+        let mut next = NextChange::default();
         let created = self.began.plus(rules.start);
         if rules.stays_pending || (now < created && self.is_untouched()) {
             if !rules.stays_pending {
@@ -115,9 +121,15 @@ impl Containers {
                 play.advance(cursor, now, rules.run, &code, again, &mut next);
             }
         }
+        let missing = pod.spec.ephemeral_containers.len().saturating_sub(self.ephemeral.len());
+        self.ephemeral.extend(std::iter::repeat_with(Play::new).take(missing));
+        for play in &mut self.ephemeral {
+            // A simulated debug container has no input, so it ends like a shell whose input is closed.
+            play.advance(now, now, Some(EPHEMERAL_RUN), &|_| 0, |_| false, &mut next);
+        }
         if let Some(code) = rules.exit_now {
             self.end_all(now, code);
-            next = Next::default();
+            next = NextChange::default();
         } else if self.main.iter().all(|play| matches!(play.act, Act::Ended { again: None, .. })) {
             // Sidecars end with the last container.
             self.init.iter_mut().for_each(|play| play.end(now, 0));
@@ -125,23 +137,23 @@ impl Containers {
         self.observe(pod, rules, now, next)
     }
 
-    /// Ends what still runs.
+    /// Ends all running containers.
     pub(super) fn end_all(&mut self, now: Timestamp, code: i32) {
-        for play in self.init.iter_mut().chain(&mut self.main) {
+        for play in self.init.iter_mut().chain(&mut self.main).chain(&mut self.ephemeral) {
             play.end(now, code);
         }
     }
 
-    /// How the containers are, without playing on.
-    pub(super) fn as_they_are(&self, pod: &Pod, rules: &Rules, now: Timestamp) -> Observation {
-        self.observe(pod, rules, now, Next::default())
+    /// Returns the state of the containers without advancing it.
+    pub(super) fn as_they_are(&self, pod: &Pod, rules: &PodRules, now: Timestamp) -> Observation {
+        self.observe(pod, rules, now, NextChange::default())
     }
 
     fn is_untouched(&self) -> bool {
         self.init.iter().chain(&self.main).all(|play| play.act == Act::Waiting)
     }
 
-    fn observe(&self, pod: &Pod, rules: &Rules, now: Timestamp, mut next: Next) -> Observation {
+    fn observe(&self, pod: &Pod, rules: &PodRules, now: Timestamp, mut next: NextChange) -> Observation {
         let has_sandbox = !self.is_untouched();
         let mut show = |container: &v1::Container, play: &Play, is_init: bool| {
             let mut is_ready = match &play.act {
@@ -165,7 +177,11 @@ impl Containers {
         };
         let init_containers = containers(&pod.spec.init_containers, &self.init, true);
         let containers = containers(&pod.spec.containers, &self.main, false);
-        Observation { has_sandbox, init_containers, containers, next: next.0.map(|at| now.until(at)) }
+        let ephemeral = as_containers(pod);
+        let ephemeral = ephemeral.iter().zip(&self.ephemeral);
+        let ephemeral_containers = ephemeral.map(|(container, play)| play.shown(pod, container, false)).collect();
+        let next = next.0.map(|at| now.until(at));
+        Observation { has_sandbox, init_containers, containers, ephemeral_containers, next, ..Observation::default() }
     }
 }
 
@@ -174,7 +190,7 @@ impl Play {
         Play { act: Act::Waiting, last_end: None, restarts: 0, crashes: 0 }
     }
 
-    /// As a status says it was.
+    /// Restores the state from a status.
     fn resumed(status: &v1::ContainerStatus, now: Timestamp) -> Self {
         let last_end = status.last_state.as_ref().and_then(|state| state.get("terminated")).and_then(ended);
         let crashes = u32::try_from(status.restart_count).unwrap_or(0);
@@ -185,7 +201,7 @@ impl Play {
         } else if let Some(end) = state.get("terminated").and_then(ended) {
             play.act = Act::Ended { end, again: None };
         } else if let Some(end) = play.last_end.clone() {
-            // It waited to be started again: the pause is at its end.
+            // It waited to be restarted: the delay has ended.
             play.act = Act::Ended { end, again: Some(now) };
         }
         play
@@ -199,7 +215,7 @@ impl Play {
         run: Option<Duration>,
         code: &dyn Fn(i32) -> i32,
         again: impl Fn(&Ended) -> bool,
-        next: &mut Next,
+        next: &mut NextChange,
     ) {
         // Each turn moves on in time, except where runs and pauses take none; pauses do.
         loop {
@@ -212,7 +228,7 @@ impl Play {
                     if finished > now {
                         return next.at(finished);
                     }
-                    let end = Ended { exit_code: code(self.restarts), started: since, finished };
+                    let end = Ended::new(code(self.restarts), since, finished);
                     if run >= PAUSE_FORGOTTEN {
                         self.crashes = 0;
                     }
@@ -239,7 +255,7 @@ impl Play {
         match &mut self.act {
             Act::Waiting => {}
             Act::Running { since } => {
-                let end = Ended { exit_code, started: *since, finished: now };
+                let end = Ended::new(exit_code, *since, now);
                 self.act = Act::Ended { end, again: None };
             }
             Act::Ended { again, .. } => *again = None,
@@ -275,14 +291,28 @@ impl Play {
             is_ready,
             is_started: matches!(self.act, Act::Running { .. }),
             restarts: self.restarts,
+            is_restarting: false,
+            fields: Vec::new(),
         }
     }
+}
+
+/// The ephemeral containers of a pod as others are described.
+fn as_containers(pod: &Pod) -> Vec<v1::Container> {
+    let ephemeral = pod.spec.ephemeral_containers.iter();
+    let plain = |it: &v1::EphemeralContainer| v1::Container {
+        name: it.name.clone(),
+        image: it.image.clone(),
+        ..v1::Container::default()
+    };
+    ephemeral.map(plain).collect()
 }
 
 /// `sim://POD`, with the container's name and run where the pod's uid alone is not enough.
 fn container_id(pod: &Pod, container: &v1::Container, restarts: i32) -> Text {
     let uid = &pod.metadata.uid;
-    let is_only = pod.spec.containers.len() == 1 && pod.spec.init_containers.is_empty();
+    let is_main = pod.spec.containers.iter().any(|it| it.name == container.name);
+    let is_only = is_main && pod.spec.containers.len() == 1 && pod.spec.init_containers.is_empty();
     match (is_only, restarts) {
         (true, 0) => format!("sim://{uid}").into(),
         (true, _) => format!("sim://{uid}/{restarts}").into(),
@@ -290,8 +320,8 @@ fn container_id(pod: &Pod, container: &v1::Container, restarts: i32) -> Text {
     }
 }
 
-impl Rules {
-    /// With which code a run of an init container ends.
+impl PodRules {
+    /// Exit code of a run of an init container.
     fn code_of_init(&self, pod: &Pod, container: &v1::Container, run: i32) -> i32 {
         let fails = self.code_of_run(&pod.metadata.uid, &container.name, run) == self.fail_code;
         if fails && self.failure_millionths > 0 { self.fail_code } else { 0 }
@@ -304,11 +334,8 @@ fn time(state: &Value, field: &str) -> Option<Timestamp> {
 
 fn ended(state: &Value) -> Option<Ended> {
     let exit_code = state.get("exitCode").and_then(Value::as_i64).unwrap_or(0);
-    Some(Ended {
-        exit_code: i32::try_from(exit_code).unwrap_or(1),
-        started: time(state, "startedAt")?,
-        finished: time(state, "finishedAt")?,
-    })
+    let exit_code = i32::try_from(exit_code).unwrap_or(1);
+    Some(Ended::new(exit_code, time(state, "startedAt")?, time(state, "finishedAt")?))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Manifests of pods in a directory or a file.
 //!
-//! Of a directory every file counts whose name does not begin with a dot, in the order of the names, and directories in it
-//! do not. A file that cannot be used is told and left out, and the others are none the worse for it.
+//! In a directory every file counts whose name does not begin with a dot, in the order of the names;
+//! subdirectories are ignored. A file that cannot be used is reported and skipped, without effect on the
+//! others.
 
 use std::fs::{self, Metadata};
 use std::io::{self, Read as _};
@@ -16,27 +17,27 @@ const BYTES_MAX: u64 = 10 << 20;
 /// The manifest of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
-    /// Its file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it says.
+    /// Parsed contents.
     pub document: Value,
 }
 
-/// What is where manifests come from.
+/// Result of reading the manifests.
 #[derive(Debug, Default, PartialEq)]
-pub struct Found {
-    /// What can be read.
+pub struct FoundManifests {
+    /// Valid manifests.
     pub manifests: Vec<Manifest>,
-    /// What cannot, and why.
+    /// Invalid files, with the reasons.
     pub faults: Vec<(PathBuf, String)>,
 }
 
-/// How files look from outside: what has not changed need not be read.
+/// File metadata: unchanged files need not be read.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Look(Vec<(PathBuf, u64, Option<SystemTime>)>);
+pub struct FileMetadata(Vec<(PathBuf, u64, Option<SystemTime>)>);
 
-impl Look {
-    /// Looks at the files.
+impl FileMetadata {
+    /// Reads the metadata of the files.
     #[must_use]
     pub fn at(path: &Path) -> Self {
         let of_file = |path: PathBuf| {
@@ -45,16 +46,16 @@ impl Look {
             let changed = metadata.and_then(|it| it.modified()).ok();
             (path, size, changed)
         };
-        Look(files(path).unwrap_or_default().into_iter().map(of_file).collect())
+        FileMetadata(files(path).unwrap_or_default().into_iter().map(of_file).collect())
     }
 }
 
 /// Reads the manifests. Where there is nothing, there are none.
 ///
 /// # Errors
-/// That nothing at all can be said: what was there before is to stay.
-pub fn read(path: &Path) -> io::Result<Found> {
-    let mut found = Found::default();
+/// The state is unknown: the previous manifests stay.
+pub fn read(path: &Path) -> io::Result<FoundManifests> {
+    let mut found = FoundManifests::default();
     let metadata = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(found),
         metadata => metadata?,
@@ -111,13 +112,13 @@ fn document(path: &Path) -> Result<Value, String> {
     }
     let mut documents = documents.into_iter().map(|it| it.value).filter(|it| !it.is_null());
     let (Some(document), None) = (documents.next(), documents.next()) else {
-        return Err("it must hold one pod".to_owned());
+        return Err("it must contain exactly one pod".to_owned());
     };
-    let text = |field: &str| document.str_at(&[field]).unwrap_or_default();
+    let text = |field: &str| document.text(field);
     if (text("apiVersion"), text("kind")) != ("v1", "Pod") {
-        return Err(format!("it holds a {} of {}, not a Pod of v1", text("kind"), text("apiVersion")));
+        return Err(format!("it contains a {} of {}, not a Pod of v1", text("kind"), text("apiVersion")));
     }
-    if document.str_at(&["metadata", "name"]).unwrap_or_default().is_empty() {
+    if document.text_at(&["metadata", "name"]).is_empty() {
         return Err("invalid pod: name is needed for the pod".to_owned());
     }
     Ok(document)

@@ -35,7 +35,7 @@ fn a_pod_gets_the_name_the_annotations_and_the_toleration_of_its_node() {
 }
 
 #[test]
-fn the_uid_is_the_hash_of_what_the_file_says_of_its_name_and_of_the_node() {
+fn uid_hashes_contents_file_and_node() {
     let uid_of = |document: Value, node: &str| uid(&manifest(document), node);
     let first = uid_of(web(), "a");
     assert_eq!(first.len(), 32);
@@ -64,7 +64,7 @@ fn a_toleration_of_all_noexecute_taints_loses_its_limit() {
 }
 
 #[test]
-fn a_mirror_belongs_to_the_node_and_names_what_it_shows() {
+fn mirror_is_owned_by_the_node_and_names_its_pod() {
     let made = for_node(&manifest(web()), "n", &unchecked(), NOW).unwrap();
     let mut node = Node::default();
     (node.metadata.name, node.metadata.uid) = ("n".into(), "node-uid".into());
@@ -83,7 +83,7 @@ fn a_mirror_belongs_to_the_node_and_names_what_it_shows() {
 }
 
 #[test]
-fn what_the_check_refuses_is_no_pod() {
+fn rejected_manifest_is_not_a_pod() {
     let check: Check = Arc::new(|_, _| Err("static pods may not reference secrets".to_owned()));
     let refused = for_node(&manifest(web()), "n", &check, NOW).map(|_| ());
     assert_eq!(refused, Err("static pods may not reference secrets".to_owned()));
@@ -96,7 +96,7 @@ fn write(directory: &Path, name: &str, text: &str) {
 }
 
 #[test]
-fn a_bad_file_is_told_and_the_others_are_read() {
+fn bad_file_is_reported_and_others_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: b}\n";
@@ -125,16 +125,19 @@ fn a_single_file_that_breaks_changes_nothing_and_one_that_goes_takes_its_pod_alo
     write(directory.path(), "web.yaml", "metadata: [");
     assert!(files::read(&path).is_err(), "what ran runs on");
     fs::remove_file(&path).unwrap();
-    assert_eq!(files::read(&path).unwrap(), files::Found::default());
+    assert_eq!(files::read(&path).unwrap(), files::FoundManifests::default());
 }
 
 #[test]
-fn a_look_tells_whether_files_have_changed() {
+fn metadata_shows_changed_files() {
     let directory = tempfile::tempdir().unwrap();
     write(directory.path(), "a", "1");
-    let look = files::Look::at(directory.path());
-    assert_eq!(look, files::Look::at(directory.path()));
+    let look = files::FileMetadata::at(directory.path());
+    assert_eq!(look, files::FileMetadata::at(directory.path()));
     write(directory.path(), "b", "1");
-    assert_ne!(look, files::Look::at(directory.path()));
-    assert_eq!(files::Look::at(Path::new("/nothing/there")), files::Look::at(Path::new("/nothing/else")));
+    assert_ne!(look, files::FileMetadata::at(directory.path()));
+    assert_eq!(
+        files::FileMetadata::at(Path::new("/nothing/there")),
+        files::FileMetadata::at(Path::new("/nothing/else"))
+    );
 }

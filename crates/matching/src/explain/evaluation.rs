@@ -7,29 +7,29 @@ use cel_kubernetes::compile::{Compiled, not_a_bool};
 use cel_kubernetes::environments::node_affinity::{self, Labels};
 use cel_kubernetes::environments::toleration;
 
-/// How an expression was evaluated.
+/// Trace of an expression's evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evaluation {
     /// The answer, or why there is none.
     pub result: Result<bool, String>,
-    /// What it cost.
+    /// Actual cost.
     pub cost: u64,
-    /// What it may cost at most.
+    /// Cost limit.
     pub cost_max: u64,
-    /// The parts that were evaluated, in order; constants and whole inputs are left out.
+    /// The evaluated parts, in order; constants and whole inputs are omitted.
     pub steps: Vec<Step>,
-    /// How many further steps there were.
+    /// Number of omitted steps.
     pub omitted: usize,
 }
 
-/// A part of an expression and what it came to.
+/// A part of an expression and its value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// The part, as it was written.
     pub text: String,
-    /// Its value, or why it has none.
+    /// Value of the part, or its error.
     pub value: Result<String, String>,
-    /// What the evaluation had cost by then.
+    /// Cost of the evaluation up to this step.
     pub cost: u64,
 }
 
@@ -68,7 +68,7 @@ fn steps(compiled: &Compiled, trace: &Trace<'_>) -> Vec<Step> {
         let expr = &ast[step.id];
         let is_plain = matches!(expr.kind, ExprKind::Literal(_) | ExprKind::Comprehension(_));
         let text = ast.source().snippet(expr.span).trim();
-        // What a macro adds has no text of its own, or that of the whole macro.
+        // Nodes added by a macro have no text, or that of the whole macro.
         if text.is_empty() || (is_plain && ast.macro_call(step.id).is_none()) {
             continue;
         }

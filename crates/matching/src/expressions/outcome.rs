@@ -1,4 +1,4 @@
-//! What an expression says, and the one function that runs programs and counts what they do.
+//! Outcomes of expressions, and the one function that runs programs and counts them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,30 +7,30 @@ use cel::program::Activation;
 use cel::value::{ErrorKind, Value};
 use cel_kubernetes::compile::{Compiled, not_a_bool};
 
-/// What an expression says.
+/// Outcome of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It holds.
+    /// True.
     Yes,
-    /// It does not.
+    /// False.
     No,
-    /// It has no answer, which counts as no.
+    /// No result, which counts as false.
     Failed(Arc<Failure>),
 }
 
-/// Why an expression has no answer.
+/// An evaluation without a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
-    /// In few words, for metrics.
+    /// Category, for metrics.
     pub reason: Reason,
-    /// What the evaluator says.
+    /// Message of the evaluator.
     pub message: Box<str>,
 }
 
-/// Why an expression has no answer, in few words.
+/// Category of a failure, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reason {
-    /// It would have cost too much.
+    /// The cost limit was exceeded.
     CostLimit,
     /// A key, field or index is missing.
     Missing,
@@ -40,12 +40,15 @@ pub enum Reason {
     Arithmetic,
     /// The result is neither true nor false.
     NotABool,
-    /// Something else.
+    /// Any other reason.
     Other,
+    /// The budget of the attempt did not permit an evaluation. Not a failure of the expression: neither counted
+    /// nor cached.
+    Budget,
 }
 
 impl Reason {
-    /// All reasons.
+    /// All reasons that are counted.
     pub const ALL: [Reason; 6] =
         [Reason::CostLimit, Reason::Missing, Reason::Conversion, Reason::Arithmetic, Reason::NotABool, Reason::Other];
 
@@ -58,6 +61,7 @@ impl Reason {
             Reason::Arithmetic => "arithmetic",
             Reason::NotABool => "not_a_bool",
             Reason::Other => "other",
+            Reason::Budget => "budget",
         }
     }
 
@@ -78,7 +82,18 @@ impl Outcome {
         *self == Outcome::Yes
     }
 
-    /// Why there is no answer.
+    /// Returns the failure of the expression itself; `None` if only the budget of the attempt was used up.
+    pub fn own_failure(&self) -> Option<&Failure> {
+        self.failure().filter(|failure| failure.reason != Reason::Budget)
+    }
+
+    /// No answer, because the budget of the attempt is spent.
+    pub(super) fn over_budget() -> Self {
+        let message = "not evaluated: the budget of the attempt is spent".into();
+        Outcome::Failed(Arc::new(Failure { reason: Reason::Budget, message }))
+    }
+
+    /// Returns the failure, if there is one.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Outcome::Failed(failure) => Some(failure),
@@ -87,47 +102,65 @@ impl Outcome {
     }
 }
 
-/// What the expressions of a cache did so far.
+/// Counters of the expressions of a cache.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     evaluations: AtomicU64,
     cost: AtomicU64,
     hits: AtomicU64,
+    /// Verdicts that all expressions remember together.
+    kept: AtomicU64,
     failures: [AtomicU64; Reason::ALL.len()],
 }
 
-/// What the expressions of a cache did so far.
+/// Counters of the expressions of a cache.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// How often a program was run.
+    /// Number of evaluations.
     pub evaluations: u64,
-    /// What that cost.
+    /// Total cost of the evaluations.
     pub cost: u64,
-    /// How often a remembered outcome was used.
+    /// Number of cached outcomes used.
     pub hits: u64,
-    /// How often there was no answer, by reason.
+    /// Number of failures by reason.
     pub failures: Vec<(Reason, u64)>,
 }
 
 impl Counters {
-    /// Runs a program.
-    pub(super) fn run(&self, compiled: &Compiled, input: &dyn Activation) -> Outcome {
+    /// Runs a program: its outcome and cost.
+    pub(super) fn run(&self, compiled: &Compiled, input: &dyn Activation) -> (Outcome, u64) {
         let evaluation = compiled.eval(input);
+        let cost = evaluation.cost;
         add(&self.evaluations, 1);
-        add(&self.cost, evaluation.cost);
+        add(&self.cost, cost);
         let (reason, message): (Reason, Box<str>) = match evaluation.result {
-            Ok(Value::Bool(true)) => return Outcome::Yes,
-            Ok(Value::Bool(false)) => return Outcome::No,
+            Ok(Value::Bool(true)) => return (Outcome::Yes, cost),
+            Ok(Value::Bool(false)) => return (Outcome::No, cost),
             Ok(other) => (Reason::NotABool, not_a_bool(&other).unwrap_or_default().into()),
             Err(error) => (Reason::of(error.kind()), error.to_string().into()),
         };
         if let Some(counter) = self.failures.get(reason as usize) {
             add(counter, 1);
         }
-        Outcome::Failed(Arc::new(Failure { reason, message }))
+        (Outcome::Failed(Arc::new(Failure { reason, message })), cost)
     }
 
-    /// A remembered outcome was used.
+    /// Verdicts were added.
+    pub(super) fn keep(&self, count: usize) {
+        add(&self.kept, count as u64);
+    }
+
+    /// Subtracts removed verdicts.
+    pub(super) fn forget(&self, count: usize) {
+        self.kept.fetch_sub(count as u64, Ordering::Relaxed);
+    }
+
+    /// Number of verdicts that all expressions remember together.
+    pub(super) fn kept(&self) -> u64 {
+        self.kept.load(Ordering::Relaxed)
+    }
+
+    /// Counts the use of a cached outcome.
     pub(super) fn hit(&self) {
         add(&self.hits, 1);
     }

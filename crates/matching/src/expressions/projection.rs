@@ -1,4 +1,5 @@
-//! What an expression reads of its input, written as bytes: inputs that are equal there have one verdict.
+//! Projection of the input onto the parts that an expression reads, as bytes: inputs with equal projections
+//! share a verdict.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -8,7 +9,7 @@ use cel_kubernetes::environments::node_affinity::Labels;
 use cel_kubernetes::environments::toleration::Taint;
 use cel_kubernetes::reads::{Keys, Reads};
 
-/// Which fields of a taint an expression reads.
+/// The fields of a taint that an expression reads.
 #[derive(Debug, Clone, Copy)]
 pub struct TaintProjection {
     key: bool,
@@ -17,10 +18,10 @@ pub struct TaintProjection {
     time_added: bool,
 }
 
-/// Which labels of a node an expression reads.
+/// The labels of a node that an expression reads.
 #[derive(Debug)]
 pub enum LabelProjection {
-    /// These, whether they are there or not.
+    /// These labels, whether they exist or not.
     Some(Box<[Box<str>]>),
     /// Any of them can matter.
     All,
@@ -121,9 +122,9 @@ impl Default for Bytes {
 }
 
 impl Bytes {
-    /// A text, so that no two lists of texts are written alike: its length comes first.
+    /// Appends a text with its length first, so that the encoding of a list of texts is unambiguous.
     fn push_text(&mut self, text: &str) {
-        // The length plus one, because zero stands for "missing".
+        // The length plus one, because zero means "missing".
         let mut rest = text.len().saturating_add(1);
         while rest >= 0x80 {
             self.push(&[(rest & 0x7f) as u8 | 0x80]);

@@ -1,54 +1,102 @@
-//! Verdicts of an expression about whole sets of taints: one word for each set that was asked about lately.
+//! Verdicts of an expression about whole sets of taints: one word for each recently used set.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::taints::{MASK_BITS, Owner, Set};
 
-/// A table in which a newer set may take an older one's place. Sets of one owner only, because serial numbers are its.
+/// Tables in which a newer set may take an older one's place. Sets of one owner only, because serial numbers are its.
+///
+/// The first is small. A larger one is allocated when a set would take another's place: most expressions are those of one
+/// pod, and meet few sets.
 #[derive(Debug, Default)]
 pub(super) struct SetMasks {
-    table: OnceLock<Table>,
+    /// Boxed, because most expressions never meet a second set.
+    tables: OnceLock<Box<Tables>>,
 }
 
 #[derive(Debug)]
-struct Table {
+struct Tables {
     owner: Owner,
-    /// A set's serial number above the mask of its tolerated taints.
-    slots: Box<[AtomicU64; SLOTS]>,
+    /// By increasing size. An entry is a set's serial number, followed by the mask of its tolerated taints.
+    small: [AtomicU64; SMALL],
+    medium: OnceLock<Box<[AtomicU64; MEDIUM]>>,
+    large: OnceLock<Box<[AtomicU64; LARGE]>>,
 }
 
-const SLOTS: usize = 1024;
+const SMALL: usize = 8;
+const MEDIUM: usize = 64;
+const LARGE: usize = 1024;
 const MASK: u64 = (1 << MASK_BITS) - 1;
 
 impl SetMasks {
-    /// What was found before.
+    /// Returns the cached mask.
     pub(super) fn get(&self, set: &Set, timed: bool) -> Option<u32> {
-        let table = self.table.get()?;
+        let tables = self.tables.get()?;
         let serial = set.serial(timed);
-        let entry = table.slot(serial)?.load(Ordering::Relaxed);
-        let is_it = entry >> MASK_BITS == serial && serial != 0 && Owner::ptr_eq(&table.owner, set.owner());
+        let entry = tables.slot(serial)?.load(Ordering::Relaxed);
+        let is_it = entry >> MASK_BITS == serial && serial != 0 && Owner::ptr_eq(&tables.owner, set.owner());
         is_it.then_some((entry & MASK) as u32)
     }
 
-    /// Remembers what was found, unless the set is nobody's or another owner's.
+    /// Caches a mask, unless the set has no owner or another one.
     pub(super) fn put(&self, set: &Set, timed: bool, mask: u32) {
-        let Some(serial) = set.serial(timed).checked_mul(1 << MASK_BITS).filter(|serial| *serial != 0) else { return };
-        let table = self.table.get_or_init(|| Table {
-            owner: set.owner().clone(),
-            slots: Box::new([const { AtomicU64::new(0) }; SLOTS]),
+        let Some(shifted) = set.serial(timed).checked_mul(1 << MASK_BITS).filter(|serial| *serial != 0) else { return };
+        let tables = self.tables.get_or_init(|| {
+            Box::new(Tables {
+                owner: set.owner().clone(),
+                small: [const { AtomicU64::new(0) }; SMALL],
+                medium: OnceLock::new(),
+                large: OnceLock::new(),
+            })
         });
-        if Owner::ptr_eq(&table.owner, set.owner())
-            && let Some(slot) = table.slot(set.serial(timed))
-        {
-            slot.store(serial | u64::from(mask), Ordering::Relaxed);
+        if Owner::ptr_eq(&tables.owner, set.owner()) {
+            tables.put(set.serial(timed), shifted | u64::from(mask));
         }
+    }
+
+    /// Bytes on the heap.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let Some(tables) = self.tables.get() else { return 0 };
+        let medium = tables.medium.get().map_or(0, |slots| size_of_val(&**slots));
+        let large = tables.large.get().map_or(0, |slots| size_of_val(&**slots));
+        size_of::<Tables>().saturating_add(medium).saturating_add(large)
     }
 }
 
-impl Table {
+impl Tables {
+    /// The place of a set in the largest table.
     fn slot(&self, serial: u64) -> Option<&AtomicU64> {
-        self.slots.get(serial as usize % SLOTS)
+        let place = serial as usize;
+        match (self.large.get(), self.medium.get()) {
+            (Some(large), _) => large.get(place % LARGE),
+            (None, Some(medium)) => medium.get(place % MEDIUM),
+            (None, None) => self.small.get(place % SMALL),
+        }
+    }
+
+    fn put(&self, serial: u64, entry: u64) {
+        if let Some(slot) = self.slot(serial) {
+            let known = slot.load(Ordering::Relaxed) >> MASK_BITS;
+            if known != 0 && known != serial && self.grow() {
+                // Entries of smaller tables are recomputed soon.
+                return self.put(serial, entry);
+            }
+            slot.store(entry, Ordering::Relaxed);
+        }
+    }
+
+    /// Allocates the next table; returns whether there is one.
+    fn grow(&self) -> bool {
+        if self.medium.get().is_none() {
+            self.medium.get_or_init(|| Box::new([const { AtomicU64::new(0) }; MEDIUM]));
+            return true;
+        }
+        if self.large.get().is_none() {
+            self.large.get_or_init(|| Box::new([const { AtomicU64::new(0) }; LARGE]));
+            return true;
+        }
+        false
     }
 }
 
@@ -80,13 +128,30 @@ mod tests {
     fn sets_that_share_a_slot_do_not_share_a_verdict() {
         let masks = SetMasks::default();
         let sets = Sets::new();
-        let all: Vec<_> = (0..3 * SLOTS).map(|number| sets.intern(&taints(number))).collect();
+        let all: Vec<_> = (0..3 * LARGE).map(|number| sets.intern(&taints(number))).collect();
         for (number, set) in all.iter().enumerate() {
             masks.put(set, false, number as u32 % 5);
         }
         for (number, set) in all.iter().enumerate() {
             assert!(masks.get(set, false).is_none_or(|mask| mask == number as u32 % 5));
         }
-        assert_eq!(masks.get(&all[3 * SLOTS - 1], false), Some((3 * SLOTS as u32 - 1) % 5));
+        assert_eq!(masks.get(&all[3 * LARGE - 1], false), Some((3 * LARGE as u32 - 1) % 5));
+    }
+
+    #[test]
+    fn tables_grow_with_the_number_of_sets() {
+        let masks = SetMasks::default();
+        let sets = Sets::new();
+        assert_eq!(masks.memory_bytes(), 0);
+        let all: Vec<_> = (0..SMALL).map(|number| sets.intern(&taints(number))).collect();
+        all.iter().for_each(|set| masks.put(set, false, 1));
+        assert!(masks.memory_bytes() <= 128, "{}", masks.memory_bytes());
+        assert!(all.iter().all(|set| masks.get(set, false) == Some(1)));
+        let more: Vec<_> = (SMALL..MEDIUM).map(|number| sets.intern(&taints(number))).collect();
+        for _ in 0..2 {
+            all.iter().chain(&more).for_each(|set| masks.put(set, false, 1));
+        }
+        assert!(masks.memory_bytes() <= 128 + 8 * MEDIUM, "{}", masks.memory_bytes());
+        assert!(all.iter().chain(&more).all(|set| masks.get(set, false) == Some(1)));
     }
 }

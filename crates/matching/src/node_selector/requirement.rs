@@ -1,4 +1,4 @@
-//! What one label must be.
+//! Conditions on one label.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use api::semver::Version;
 use crate::features::Features;
 use crate::node::Labels;
 
-/// What one label must be.
+/// A condition on one label.
 #[derive(Debug)]
 pub(crate) struct Requirement {
     pub(crate) key: Text,
@@ -61,7 +61,7 @@ impl Requirement {
             NodeSelectorOperator::Gt => Operator::GreaterThan,
             NodeSelectorOperator::Lt => Operator::LessThan,
             NodeSelectorOperator::DoesNotExist => Operator::DoesNotExist,
-            // Of a version, only the key is judged here: a bad value matches nothing.
+            // For a version, only the key is validated here: a bad value matches nothing.
             _ => Operator::Exists,
         };
         let judged = if operator.is_semver() { None } else { values };
@@ -84,12 +84,17 @@ impl Requirement {
         Ok(Some(Requirement { key: key.clone(), rule }))
     }
 
-    /// Why a label that would be compared as a version is not one: key, value, and the error.
+    /// Returns key, value and parse error of a label that would be compared as a version.
     pub(crate) fn not_a_version(&self, labels: &Labels) -> Option<(Text, Text, String)> {
         let Rule::Version(..) = &self.rule else { return None };
         let value = labels.get(&self.key)?;
         let error = Version::parse_tolerant(value).err()?;
         Some((self.key.clone(), value.into(), error.to_string()))
+    }
+
+    /// Whether the value is no version, so that no label is like it.
+    pub(crate) fn is_never(&self) -> bool {
+        matches!(self.rule, Rule::Never)
     }
 
     pub(crate) fn matches(&self, labels: &Labels) -> bool {

@@ -1,8 +1,9 @@
-//! What a pod takes of a node, while it is resized in place, too.
+//! Demand of a pod on a node, including in-place resizes.
 //!
-//! Follows `PodInfo.CalculateResource` of Kubernetes' scheduler: during a resize the largest of what is wanted, allocated and
-//! in use counts, unless the resize can never be done. Where the node tells both for the pod as a whole, that counts instead
-//! of its containers'. For scores, a container that asks for nothing still counts a little.
+//! Follows `PodInfo.CalculateResource` of Kubernetes' scheduler: during a resize the largest of the requested,
+//! allocated and used amounts counts, unless the resize is infeasible. If the node reports both for the whole
+//! pod, these replace those of its containers. For scores, a container without requests counts with a small
+//! default.
 
 use std::borrow::Cow;
 
@@ -11,17 +12,17 @@ use api::quantity::{Format, Quantity};
 
 use super::{Resources, add, is_pod_level, of_containers, raise, replace};
 
-/// What a pod takes of a node.
+/// Resources that a pod takes on a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// What the pod requests.
+    /// Requests of the pod.
     pub requests: Resources,
     /// CPU for scores, in thousandths: a container without a request counts a tenth of one.
     pub nonzero_milli_cpu: i64,
     /// Memory for scores: a container without a request counts 200 MiB.
     pub nonzero_memory: i64,
-    /// For the scores of a pod that is to be placed: as above, and as if the pod asked for nothing as a whole. Kubernetes'
-    /// NodeResourcesFit reckons so.
+    /// For the scores of a pod that is to be placed: as above, and without pod-level requests. This follows
+    /// Kubernetes' NodeResourcesFit.
     pub scored: Resources,
 }
 
@@ -29,12 +30,12 @@ const DEFAULT_MILLI_CPU: i64 = 100;
 const DEFAULT_MEMORY: i64 = 200 << 20;
 
 impl Demand {
-    /// Whether what the pod takes may differ from what its spec asks for: it is being resized.
+    /// Whether the demand may differ from the spec's requests because the pod is being resized.
     pub fn may_differ(pod: &Pod) -> bool {
         has_resources_in_status(pod) || is_resize_infeasible(pod)
     }
 
-    /// What the pod takes.
+    /// Computes the demand of a pod.
     pub fn of(pod: &Pod) -> Self {
         let requests = requests(pod, &ResourceList::new(), true);
         let sets_pod_level = pod.spec.resources.as_ref().is_some_and(asks_as_a_whole);
@@ -43,7 +44,7 @@ impl Demand {
             ("memory".into(), Quantity::new(DEFAULT_MEMORY, Format::BinarySi)),
         ]);
         let scored = self::requests(pod, &defaults, false);
-        // A pod that asks as a whole gets defaults only for what it asks nothing of.
+        // A pod with pod-level requests gets defaults only for the resources that it does not request.
         let mut missing = defaults;
         missing.retain(|name, _| !(sets_pod_level && requests.contains_key(name)));
         let nonzero = if sets_pod_level { self::requests(pod, &missing, true) } else { scored.clone() };
@@ -57,7 +58,7 @@ impl Demand {
     }
 }
 
-/// The pod's requests; `missing` stands for what containers do not ask for, `pod_level` for what the pod asks as a whole.
+/// Computes the pod's requests; `missing` are defaults for containers, `pod_level` includes pod-level requests.
 fn requests(pod: &Pod, missing: &ResourceList, pod_level: bool) -> ResourceList {
     let spec = &pod.spec;
     let with_missing = |own: Cow<'_, ResourceList>| {
@@ -119,7 +120,7 @@ fn asks_as_a_whole(resources: &ResourceRequirements) -> bool {
     resources.requests.keys().any(|name| is_pod_level(name))
 }
 
-/// What the node says that the pod as a whole has.
+/// Resources of the whole pod, as reported by the node.
 fn in_use_by_pod(pod: &Pod) -> Option<&ResourceList> {
     pod.status.resources.as_ref().map(|it| &it.requests).filter(|requests| !requests.is_empty())
 }
@@ -135,7 +136,7 @@ fn status_of<'p>(pod: &'p Pod, container: &Container) -> Option<&'p ContainerSta
     statuses.into_iter().find(|status| status.name == container.name)
 }
 
-/// The node tells what the pod or its containers were given or use.
+/// Whether the node reports allocated or used resources of the pod or its containers.
 fn has_resources_in_status(pod: &Pod) -> bool {
     let of_pod = pod.status.allocated_resources.is_some() || pod.status.resources.is_some();
     of_pod
@@ -147,7 +148,7 @@ fn has_resources_in_status(pod: &Pod) -> bool {
             .any(|status| status.allocated_resources.is_some() || status.resources.is_some())
 }
 
-/// The node said that the resize can never be done.
+/// Whether the node reported that the resize is infeasible.
 fn is_resize_infeasible(pod: &Pod) -> bool {
     let pending = pod.status.conditions.iter().find(|it| it.condition_type == "PodResizePending");
     pending.is_some_and(|condition| condition.reason == "Infeasible")
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_of_what_a_pod_wants_was_given_and_uses_counts() {
+    fn largest_of_requested_allocated_and_used_counts() {
         let containers = r#""containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]"#;
         let pod = |resources: &str, status: &str| {
             format!(r#"{{"spec": {{{containers}{resources}}}, "status": {{{status}}}}}"#)
@@ -180,11 +181,11 @@ mod tests {
         };
         let infeasible = r#", "conditions": [{"type": "PodResizePending", "reason": "Infeasible"}]"#;
         check(&pod("", &of_container("3")), 3000);
-        // What the node says of the pod as a whole stands for its containers.
+        // Resources reported for the whole pod replace those of its containers.
         check(&pod("", &format!("{}, {}", of_container("9"), given("3", "2"))), 3000);
         check(&pod("", &given("500m", "250m")), 1000);
         check(&pod("", &format!("{}{infeasible}", given("500m", "250m"))), 500);
-        // And for what the pod asks for as a whole.
+        // They also replace the pod-level requests.
         check(&pod(whole, &given("3", "1")), 3000);
         check(&pod(whole, &given("1", "4")), 4000);
         check(&pod(whole, &given("1", "1")), 2000);

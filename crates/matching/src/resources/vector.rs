@@ -1,4 +1,4 @@
-//! Amounts of resources in whole numbers: what is added, subtracted and compared for every pod and node.
+//! Amounts of resources in whole numbers, for the arithmetic of every pod and node.
 //!
 //! Follows `framework.Resource` of Kubernetes' scheduler: CPU in thousandths, everything else in units.
 
@@ -14,7 +14,7 @@ pub struct Resources {
     pub memory: i64,
     /// Bytes of local storage.
     pub ephemeral_storage: i64,
-    /// How many pods.
+    /// Number of pods.
     pub pods: i64,
     /// Extended resources, huge pages and the like. INVARIANT: sorted by name, no name twice.
     scalars: Vec<(Text, i64)>,
@@ -48,7 +48,7 @@ impl Resources {
         }
     }
 
-    /// The amount of an extended resource, if it is there.
+    /// The amount of an extended resource, if it exists.
     pub fn scalar(&self, name: &str) -> Option<i64> {
         let found = self.scalars.binary_search_by(|(known, _)| known.as_str().cmp(name));
         found.ok().and_then(|index| self.scalars.get(index)).map(|(_, amount)| *amount)
@@ -64,7 +64,7 @@ impl Resources {
         self.combine(other, i64::saturating_add);
     }
 
-    /// Takes amounts away. Extended resources that come to zero stay: they were asked for.
+    /// Subtracts amounts. Extended resources that reach zero stay, because they were requested.
     pub fn subtract(&mut self, other: &Resources) {
         self.combine(other, i64::saturating_sub);
     }
@@ -95,7 +95,7 @@ impl Resources {
     }
 }
 
-/// An extended resource, huge pages, a prefixed native resource, or volumes of a driver.
+/// Whether a resource is extended, huge pages, a prefixed native resource, or volumes of a driver.
 pub fn is_scalar(name: &str) -> bool {
     is_extended(name)
         || name.starts_with("hugepages-")
@@ -103,7 +103,7 @@ pub fn is_scalar(name: &str) -> bool {
         || name.starts_with("attachable-volumes-")
 }
 
-/// A resource that is not Kubernetes' own and can be counted in a quota.
+/// Whether a resource is not native to Kubernetes and can be counted in a quota.
 pub fn is_extended(name: &str) -> bool {
     let is_native = !name.contains('/') || name.contains("kubernetes.io/");
     !is_native && !name.starts_with("requests.") && api::names::qualified_name(&format!("requests.{name}")).is_empty()
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_can_be_taken_away() {
+    fn added_amounts_can_be_subtracted() {
         let mut sum = of(&[("memory", "1Gi"), ("b.example/x", "1")]);
         sum.add(&of(&[("memory", "1Gi"), ("a.example/x", "2"), ("b.example/x", "3")]));
         assert_eq!((sum.get("memory"), sum.get("a.example/x"), sum.get("b.example/x")), (2 << 30, 2, 4));

@@ -1,9 +1,9 @@
 //! Objects of a custom resource, as one version of its definition describes them.
 //!
-//! [`CustomResource`] is a version of a definition, ready to use: it reads documents (pruned, defaulted), prepares and
-//! validates them, and tells warnings; schema, patterns and rules are compiled once. Follows
-//! `apiextensions-apiserver/pkg/registry/customresource` and the coercion around its decoder. Cells of tables are in
-//! [`printer_columns`]; storage, names and discovery are the server's part.
+//! [`CustomResource`] is a compiled version of a definition: it reads documents (pruned, defaulted), prepares
+//! and validates them, and returns warnings; schema, patterns and rules are compiled once. Follows
+//! `apiextensions-apiserver/pkg/registry/customresource` and the coercion around its decoder. Table cells are
+//! in [`printer_columns`]; storage, names and discovery are implemented in the server.
 
 mod checker;
 mod correlation;
@@ -18,6 +18,10 @@ mod prune;
 mod rules;
 mod scale;
 
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
 use api::field::{ErrorType, Errors, Path};
 use api::json::Value;
 use api::json_path::JsonPath;
@@ -30,29 +34,57 @@ use self::correlation::Correlated;
 use self::rules::Rules;
 pub use self::scale::Scale;
 use crate::admit::{self, Accepted, Document, Refused};
-use crate::document::{Edit, Read};
 use crate::meta;
+use crate::pipeline::{self, Pipeline, Update};
 use crate::strategy::Context;
 
 /// A version of a definition, ready to use.
-#[derive(Debug)]
 pub struct CustomResource {
     group: String,
     version: String,
     kind: String,
     is_namespaced: bool,
-    schema: Schema,
     has_status: bool,
     scale: Option<Scale>,
+    selectable_fields: Vec<SelectableField>,
+    compiled: OnceLock<Compiled>,
+    /// Compiles the schema when it is needed first.
+    compile: Option<Compile>,
+    is_used: AtomicBool,
+}
+
+/// The schema of a version with everything that is made of it: by far the largest part.
+#[derive(Debug)]
+struct Compiled {
+    schema: Schema,
     patterns: checker::Patterns,
     rules: Option<Rules>,
-    selectable_fields: Vec<SelectableField>,
+}
+
+type Compile = Box<dyn Fn() -> Option<Compiled> + Send + Sync>;
+
+impl Compiled {
+    fn new(schema: Schema, languages: &Languages) -> Self {
+        let (patterns, rules) = (checker::patterns_of(&schema), rules::compile(&schema, languages));
+        Self { schema, patterns, rules }
+    }
+
+    /// A schema that knows nothing and keeps everything.
+    fn anything() -> Schema {
+        Schema { x_preserve_unknown_fields: Some(true), ..Schema::default() }
+    }
+}
+
+impl fmt::Debug for CustomResource {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "CustomResource({}/{} {})", self.group, self.version, self.kind)
+    }
 }
 
 /// A field that objects can be selected by.
 #[derive(Debug)]
 pub struct SelectableField {
-    /// What users type: the path without its first dot.
+    /// Name in field selectors: the path without its first dot.
     pub name: String,
     path: Option<JsonPath>,
 }
@@ -70,13 +102,25 @@ impl SelectableField {
     }
 }
 
-/// What validation says.
+/// Result of validation.
 #[derive(Debug, Default)]
 pub struct Verdict {
-    /// Why the object is refused.
+    /// Errors of the object.
     pub errors: Errors,
-    /// What is wrong with parts that are as they were before.
+    /// Errors in unchanged parts, as warnings.
     pub warnings: Vec<String>,
+}
+
+fn version_of<'v>(definition: &'v Value, version: &str) -> Result<&'v Value, String> {
+    let found = definition.field("spec").list("versions").iter().find(|it| it.text("name") == version);
+    found.ok_or_else(|| format!("the definition has no version {version}"))
+}
+
+fn read_schema(version: &Value) -> Result<Schema, String> {
+    match version.field("schema").optional("openAPIV3Schema") {
+        Some(schema) => Schema::from_value(schema).map_err(|error| error.to_string()),
+        None => Ok(Compiled::anything()),
+    }
 }
 
 impl CustomResource {
@@ -85,37 +129,74 @@ impl CustomResource {
     /// # Errors
     /// The definition has no such version, or its schema cannot be read.
     pub fn new(definition: &Value, version: &str, languages: &Languages) -> Result<Self, String> {
-        let spec = definition.field("spec");
-        let found = spec.list("versions").iter().find(|it| it.text("name") == version);
-        let found = found.ok_or_else(|| format!("the definition has no version {version}"))?;
-        let schema = match found.field("schema").optional("openAPIV3Schema") {
-            Some(schema) => Schema::from_value(schema).map_err(|error| error.to_string())?,
-            None => Schema { x_preserve_unknown_fields: Some(true), ..Schema::default() },
-        };
-        let subresources = found.field("subresources");
-        let selectable = found.list("selectableFields").iter().map(|field| {
+        let found = version_of(definition, version)?;
+        let compiled = Compiled::new(read_schema(found)?, languages);
+        Ok(Self { compiled: compiled.into(), ..Self::of(definition, found) })
+    }
+
+    /// As [`new`](Self::new), for a server with many definitions: the schema is compiled when an object needs it first.
+    /// `source` reads the version of the definition again.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn deferred(
+        definition: &Value,
+        version: &str,
+        languages: Arc<Languages>,
+        source: impl Fn() -> Option<Value> + Send + Sync + 'static,
+    ) -> Result<Self, String> {
+        let found = version_of(definition, version)?;
+        read_schema(found)?;
+        let compile = move || Some(Compiled::new(read_schema(&source()?).ok()?, &languages));
+        Ok(Self { compile: Some(Box::new(compile)), ..Self::of(definition, found) })
+    }
+
+    /// Everything but the schema.
+    fn of(definition: &Value, version: &Value) -> Self {
+        let (spec, subresources) = (definition.field("spec"), version.field("subresources"));
+        let selectable = version.list("selectableFields").iter().map(|field| {
             let path = field.text("jsonPath");
             let name = path.strip_prefix('.').unwrap_or(path).to_owned();
             SelectableField { name, path: JsonPath::parse_column(path).ok() }
         });
-        Ok(Self {
+        Self {
             group: spec.text("group").to_owned(),
-            version: version.to_owned(),
+            version: version.text("name").to_owned(),
             kind: spec.field("names").text("kind").to_owned(),
             is_namespaced: spec.text("scope") == "Namespaced",
             has_status: subresources.has("status"),
             scale: subresources.optional("scale").map(Scale::read),
-            patterns: checker::patterns_of(&schema),
-            rules: rules::compile(&schema, languages),
             selectable_fields: selectable.collect(),
-            schema,
+            compiled: OnceLock::new(),
+            compile: None,
+            is_used: AtomicBool::new(false),
+        }
+    }
+
+    fn compiled(&self) -> &Compiled {
+        self.is_used.store(true, Ordering::Relaxed);
+        self.compiled.get_or_init(|| {
+            let compiled = self.compile.as_ref().and_then(|compile| compile());
+            // The schema could be read before. If it cannot now, nothing of stored objects may be lost.
+            compiled.unwrap_or_else(|| Compiled::new(Compiled::anything(), &Languages::default()))
         })
+    }
+
+    /// Whether the schema is compiled.
+    #[must_use]
+    pub fn is_compiled(&self) -> bool {
+        self.compiled.get().is_some()
+    }
+
+    /// Whether the schema was used since this was last asked.
+    pub fn take_use(&self) -> bool {
+        self.is_used.swap(false, Ordering::Relaxed)
     }
 
     /// The schema of the objects.
     #[must_use]
     pub fn schema(&self) -> &Schema {
-        &self.schema
+        &self.compiled().schema
     }
 
     /// The scale subresource, if there is one.
@@ -164,10 +245,10 @@ impl CustomResource {
             }
             None => None,
         };
-        let pruned = prune::prune_reporting(&mut object, &self.schema);
-        defaults::drop_nulls(&mut object, Some(&self.schema));
+        let pruned = prune::prune_reporting(&mut object, self.schema());
+        defaults::drop_nulls(&mut object, Some(self.schema()));
         let mut dropped = Vec::new();
-        embedded::coerce(&mut object, &self.schema, &Path::ROOT, &mut dropped)
+        embedded::coerce(&mut object, self.schema(), &Path::ROOT, &mut dropped)
             .map_err(|error| Refused::Decode(error.to_string()))?;
         dropped.sort();
         strict_errors.extend(pruned);
@@ -175,32 +256,32 @@ impl CustomResource {
         if let Some(metadata) = metadata {
             object.set("metadata", metadata);
         }
-        defaults::apply(&mut object, &self.schema);
+        defaults::apply(&mut object, self.schema());
         let strict_errors = strict_errors.iter().map(|path| format!("unknown field \"{path}\"")).collect();
         Ok(Document { object, strict_errors, given_empty: GivenEmpty::default() })
     }
 
-    /// What a stored object is today: the schema may have changed since it was written.
+    /// Updates a stored object to the present schema, which may have changed since it was written.
     pub fn refresh(&self, object: &mut Value) {
-        prune::prune(object, &self.schema);
-        defaults::drop_nulls(object, Some(&self.schema));
-        defaults::apply(object, &self.schema);
+        prune::prune(object, self.schema());
+        defaults::drop_nulls(object, Some(self.schema()));
+        defaults::apply(object, self.schema());
     }
 
     /// Fills in defaults.
     pub fn default(&self, object: &mut Value) {
-        defaults::apply(object, &self.schema);
+        defaults::apply(object, self.schema());
     }
 
     /// Whether there are rules.
     #[must_use]
     pub fn has_rules(&self) -> bool {
-        self.rules.is_some()
+        self.compiled().rules.is_some()
     }
 
     /// Drops what the schema does not know: what is left of an object of another version.
     pub fn prune(&self, object: &mut Value) {
-        prune::prune(object, &self.schema);
+        prune::prune(object, self.schema());
     }
 
     /// Resets what users may not set in a new object.
@@ -240,7 +321,7 @@ impl CustomResource {
         }
     }
 
-    /// What is wrong with a new object.
+    /// Validates a new object.
     #[must_use]
     pub fn validate_create(&self, object: &Value) -> Verdict {
         let mut errors = self.validate_type(object);
@@ -250,17 +331,17 @@ impl CustomResource {
         let metadata = object.field("metadata");
         let at = Path::new("metadata");
         meta::validate_common(metadata, self.is_namespaced, names::dns1123_subdomain, &at, &mut errors);
-        checker::check(object, &self.schema, None, &self.patterns, &Path::NIL, &mut errors);
+        checker::check(object, self.schema(), None, &self.compiled().patterns, &Path::NIL, &mut errors);
         if let Some(scale) = &self.scale {
             scale.validate_spec(object, &mut errors);
             scale.validate_status(object, &mut errors);
         }
-        embedded::validate(object, &self.schema, &Path::ROOT, &mut errors);
-        lists::validate(object, &self.schema, &Path::ROOT, &mut errors);
+        embedded::validate(object, self.schema(), &Path::ROOT, &mut errors);
+        lists::validate(object, self.schema(), &Path::ROOT, &mut errors);
         self.run_rules(object, None, errors)
     }
 
-    /// What is wrong with a change of the whole object, or of its status.
+    /// Validates a change of the whole object, or of its status.
     #[must_use]
     pub fn validate_update(&self, object: &Value, old: &Value, subresource: Option<&str>) -> Verdict {
         let (metadata, old_metadata, at) = (object.field("metadata"), old.field("metadata"), Path::new("metadata"));
@@ -272,30 +353,37 @@ impl CustomResource {
             errors.append(wrong_type);
             return Verdict { errors, warnings: Vec::new() };
         }
-        // Kubernetes: the strategy of custom resources looks at the metadata once more.
+        // Kubernetes: the strategy of custom resources validates the metadata once more.
         meta::validate_update_common(metadata, old_metadata, &at, &mut errors);
-        let correlated = Correlated { new: object, old, schema: &self.schema };
+        let correlated = Correlated { new: object, old, schema: self.schema() };
         if subresource == Some("status") {
             self.validate_status(object, correlated, &mut errors);
         } else {
-            checker::check(object, &self.schema, Some(correlated), &self.patterns, &Path::NIL, &mut errors);
+            checker::check(object, self.schema(), Some(correlated), &self.compiled().patterns, &Path::NIL, &mut errors);
             if let Some(scale) = &self.scale {
                 scale.validate_spec(object, &mut errors);
                 scale.validate_status(object, &mut errors);
             }
-            embedded::validate(object, &self.schema, &Path::ROOT, &mut errors);
+            embedded::validate(object, self.schema(), &Path::ROOT, &mut errors);
         }
         let mut repeated = Errors::new();
-        lists::validate(old, &self.schema, &Path::ROOT, &mut repeated);
+        lists::validate(old, self.schema(), &Path::ROOT, &mut repeated);
         if repeated.is_empty() {
-            lists::validate(object, &self.schema, &Path::ROOT, &mut errors);
+            lists::validate(object, self.schema(), &Path::ROOT, &mut errors);
         }
         self.run_rules(object, Some(correlated), errors)
     }
 
     fn validate_status(&self, object: &Value, correlated: Correlated<'_>, errors: &mut Errors) {
-        if let (Some(status), Some(schema)) = (object.get("status"), self.schema.properties.get("status")) {
-            checker::check(status, schema, correlated.key("status"), &self.patterns, &Path::new("status"), errors);
+        if let (Some(status), Some(schema)) = (object.get("status"), self.schema().properties.get("status")) {
+            checker::check(
+                status,
+                schema,
+                correlated.key("status"),
+                &self.compiled().patterns,
+                &Path::new("status"),
+                errors,
+            );
         }
         if let Some(scale) = &self.scale {
             scale.validate_status(object, errors);
@@ -316,7 +404,7 @@ impl CustomResource {
 
     /// Rules expect values of the right form: after other errors they are not run.
     fn run_rules(&self, object: &Value, old: Option<Correlated<'_>>, mut errors: Errors) -> Verdict {
-        let Some(rules) = &self.rules else { return Verdict { errors, warnings: Vec::new() } };
+        let Some(rules) = &self.compiled().rules else { return Verdict { errors, warnings: Vec::new() } };
         let blocks = |error_type: ErrorType| {
             use ErrorType as E;
             matches!(error_type, E::NotSupported | E::Required | E::TooLong | E::TooMany | E::TypeInvalid)
@@ -331,7 +419,7 @@ impl CustomResource {
         Verdict { errors, warnings: outcome.warnings }
     }
 
-    /// What a user should know about an object that is accepted.
+    /// Returns the warnings for an accepted object.
     #[must_use]
     pub fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
         let finalizers = |object: &Value| -> Vec<String> {
@@ -349,16 +437,9 @@ impl CustomResource {
     /// # Errors
     /// Why it is refused.
     pub fn create(&self, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
-        let Document { mut object, strict_errors, .. } = self.read(document)?;
-        has_type(&object)?;
-        let mut warnings = admit::fill_metadata(&mut object, context);
-        admit::check_namespace(self.is_namespaced, &mut object, context)?;
-        self.prepare_create(&mut object);
-        self.refuse(&object, self.validate_create(&object).errors, &strict_errors)?;
-        warnings.extend(self.warnings(&object, None));
-        canonicalize(&mut object);
-        self.refresh(&mut object);
-        Ok(Accepted { object, warnings, strict_errors })
+        let document = self.read(document)?;
+        has_type(&document.object)?;
+        admit::run_offline(Pipeline::create(), document, &self.as_kind(), None, context)
     }
 
     /// Admits a change, as [`CustomResource::create`] admits a new object. `old` is as stored.
@@ -372,30 +453,51 @@ impl CustomResource {
         subresource: Option<&str>,
         context: &Context<'_>,
     ) -> Result<Accepted, Refused> {
-        let Document { mut object, strict_errors, .. } = self.read(document)?;
-        has_type(&object)?;
-        let mut warnings = admit::merge_owners(object.make("metadata"), "");
-        admit::check_namespace(self.is_namespaced, &mut object, context)?;
-        let generation = old.field("metadata").field("generation").clone();
-        object.make("metadata").set("generation", generation);
-        self.prepare_update(&mut object, old, subresource);
-        admit::keep_metadata(&mut object, old);
-        self.refuse(&object, self.validate_update(&object, old, subresource).errors, &strict_errors)?;
-        if subresource.is_none() {
-            warnings.extend(self.warnings(&object, Some(old)));
-        }
-        canonicalize(&mut object);
-        self.refresh(&mut object);
-        Ok(Accepted { object, warnings, strict_errors })
+        let document = self.read(document)?;
+        has_type(&document.object)?;
+        admit::run_offline(Pipeline::update(), document, &self.as_kind(), Some(Update { old, subresource }), context)
     }
 
-    fn refuse(&self, object: &Value, errors: Errors, strict_errors: &[String]) -> Result<(), Refused> {
-        if errors.is_empty() {
-            return Ok(());
-        }
+    fn as_kind(&self) -> admit::Kind<'_> {
         let kind = format!("{}.{}", self.kind, self.group);
-        let message = errors.invalid_message(&kind, object.field("metadata").text("name"));
-        Err(Refused::Invalid { message, errors, strict_errors: strict_errors.to_vec() })
+        admit::Kind { rules: self, kind, namespaced: self.is_namespaced }
+    }
+}
+
+/// The rules as tools and tests run them. A server stores what it was sent and applies the schema when it reads.
+impl pipeline::Rules for CustomResource {
+    fn fill_defaults(&self, object: &mut Value) {
+        self.default(object);
+    }
+
+    fn prepare(&self, object: &mut Value, update: Option<Update<'_>>) {
+        let Some(Update { old, subresource }) = update else { return self.prepare_create(object) };
+        let generation = old.field("metadata").field("generation").clone();
+        object.make("metadata").set("generation", generation);
+        self.prepare_update(object, old, subresource);
+        admit::keep_metadata(object, old);
+    }
+
+    fn validate(&self, object: &Value, update: Option<Update<'_>>) -> Errors {
+        match update {
+            Some(Update { old, subresource }) => self.validate_update(object, old, subresource).errors,
+            None => self.validate_create(object).errors,
+        }
+    }
+
+    fn canonicalize(&self, object: &mut Value) {
+        canonicalize(object);
+    }
+
+    fn normalize(&self, object: &mut Value) {
+        self.refresh(object);
+    }
+
+    fn warnings(&self, object: &Value, update: Option<Update<'_>>) -> Vec<String> {
+        if update.is_some_and(|update| update.subresource.is_some()) {
+            return Vec::new();
+        }
+        Self::warnings(self, object, update.map(|update| update.old))
     }
 }
 
@@ -417,7 +519,7 @@ pub(super) fn check_default(value: &Value, schema: &Value, at: &Path<'_>, errors
     checker::check(value, &schema, None, &checker::patterns_of(&schema), at, errors);
 }
 
-/// Numbers as storage keeps them: a float that is written like an integer comes back as one.
+/// Normalizes numbers as storage does: a float in the notation of an integer becomes an integer.
 pub fn canonicalize(value: &mut Value) {
     match value {
         Value::Float(number) => {
@@ -431,7 +533,7 @@ pub fn canonicalize(value: &mut Value) {
     }
 }
 
-/// A document that does not say what it is cannot be handled.
+/// Rejects a document without type information.
 fn has_type(object: &Value) -> Result<(), Refused> {
     for (name, shown) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
         if object.text(name).is_empty() {
@@ -451,7 +553,7 @@ fn has_changed(object: &Value, old: &Value) -> bool {
         || new.iter().any(|(key, value)| is_other(key) && old.get(key).is_none_or(|before| before != value))
 }
 
-/// Finalizers should say whose they are.
+/// Finalizers should have a domain.
 fn finalizer_warnings(finalizer: &str) -> Vec<String> {
     let shown = format!("metadata.finalizers: {}", api::go_text::quote(finalizer));
     let mut warnings: Vec<String> =

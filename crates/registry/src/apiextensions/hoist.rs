@@ -2,7 +2,7 @@
 
 use api::json::Value;
 
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 
 /// Moves schema, subresources, columns and selectable fields to the top, each if it is the same in all versions.
 pub(super) fn hoist(spec: &Value) -> Value {

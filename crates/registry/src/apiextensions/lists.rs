@@ -1,11 +1,11 @@
-//! Lists and maps in schemas: whether they are merged, and by what their items are told apart.
+//! Lists and maps in schemas: merge strategy and identity of items.
 
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 
-use crate::document::Read;
+use crate::seen::Seen;
 
-/// What lists and maps say about themselves.
+/// Validates the extensions of lists and maps.
 pub(super) fn validate(schema: &Value, demands_atomic_sets: bool, at: &Path<'_>, errors: &mut Errors) {
     let kind = schema.text("type");
     let typed = |expected: &str, name: &str, errors: &mut Errors| {
@@ -94,7 +94,12 @@ fn validate_list_map(schema: &Value, keys: &[&str], at: &Path<'_>, errors: &mut 
         items => {
             let properties = items_at.child("properties");
             let shown = || BadValue::Value(schema.field("x-kubernetes-list-map-keys").clone());
-            for (index, key) in keys.iter().enumerate() {
+            let mut seen = Seen::default();
+            for key in keys {
+                // Each error has a copy of the list.
+                if errors.is_full() {
+                    break;
+                }
                 match items.map("properties").get(key) {
                     None => errors.invalid(here, shown(), "entries must all be names of item properties"),
                     Some(property) if matches!(property.text("type"), "array" | "object") => {
@@ -103,7 +108,7 @@ fn validate_list_map(schema: &Value, keys: &[&str], at: &Path<'_>, errors: &mut 
                     }
                     Some(_) => {}
                 }
-                if keys.iter().take(index).any(|it| it == key) {
+                if !seen.insert(*key) {
                     errors.invalid(here, shown(), "must not contain duplicate entries");
                 }
             }

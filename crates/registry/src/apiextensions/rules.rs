@@ -8,7 +8,6 @@ use cel_kubernetes::environments::{Language, validation_rule};
 use cel_kubernetes::reads::Reads;
 use cel_kubernetes::schema::TypedSchema;
 
-use crate::document::Read;
 use crate::render;
 
 /// Kubernetes numbers the types of rules.
@@ -20,15 +19,15 @@ const MAX_REQUEST_BYTES: u64 = 3 * 1024 * 1024;
 /// A rule that was compiled, or why it was not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompiledRule {
-    /// Why the rule cannot be used.
+    /// Compile error of the rule.
     pub error: Option<String>,
-    /// What it costs at most, once.
+    /// Maximum cost of one evaluation.
     pub max_cost: u64,
-    /// How often the value can occur in a request, where the schema does not say.
+    /// Maximum number of occurrences in a request, if the schema has no bound.
     pub max_cardinality: u64,
     /// Whether it reads the old value.
     pub uses_old_self: bool,
-    /// What the message costs at most, or why it cannot be used; none without a message expression.
+    /// Maximum cost of the message expression, or its error; `None` without one.
     pub message: Option<Result<u64, String>>,
 }
 
@@ -80,7 +79,7 @@ fn compile_rule(rule: &Value, environment: &Environment, messages: &Environment,
     result
 }
 
-/// What all rules of a definition may cost together.
+/// Cost limit of all rules of a definition.
 #[derive(Default)]
 pub(super) struct Budget {
     total: u64,
@@ -128,10 +127,10 @@ fn exceeds(name: &str, cost: u64, limit: u64) -> String {
     )
 }
 
-/// What limits the cost of rules at one place.
+/// Cost limits of the rules at one place.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
-    /// How often the value occurs at most, if the schema says.
+    /// Maximum number of occurrences, if the schema has a bound.
     pub(super) cardinality: Option<u64>,
     /// The schema is as it was, and so may cost what it costs.
     pub(super) is_unchanged: bool,

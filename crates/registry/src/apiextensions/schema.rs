@@ -6,7 +6,7 @@ use api::json::Value;
 use super::custom_resource::check_default;
 use super::rules::{self, Budget};
 use super::{field_path, lists, structural};
-use crate::document::{Read, same};
+use crate::document::same;
 use crate::render;
 use crate::strategy::Context;
 
@@ -14,7 +14,7 @@ const PACKAGE: &str = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 const TYPES: &[&str] = &["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: &[&str] = &["FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired"];
 
-/// What is demanded of a definition; an old one that did not meet a demand need not meet it now.
+/// Requirements on a definition; an old one that did not meet a requirement need not meet it now.
 pub(super) struct Demands<'a> {
     pub(super) schemas: bool,
     types: bool,
@@ -111,7 +111,7 @@ fn inner(schema: &Value) -> Vec<&Value> {
     inner
 }
 
-/// What users are told about formats and sets.
+/// Returns the warnings about formats and sets.
 pub(super) fn warnings(spec: &Value) -> Vec<String> {
     let mut formats = Vec::new();
     let mut sets = Vec::new();
@@ -125,6 +125,7 @@ pub(super) fn warnings(spec: &Value) -> Vec<String> {
 }
 
 fn collect_warnings(schema: &Value, formats: &mut Vec<String>, sets: &mut Vec<String>) {
+    // Formats of strings, without dashes: Kubernetes ignores dashes.
     const KNOWN: &[&str] = &[
         "bsonobjectid",
         "uri",
@@ -150,16 +151,17 @@ fn collect_warnings(schema: &Value, formats: &mut Vec<String>, sets: &mut Vec<St
         "date",
         "duration",
         "datetime",
-        "date-time",
-        "int32",
-        "int64",
-        "float",
-        "double",
-        "k8s-short-name",
-        "k8s-long-name",
+        "k8sshortname",
+        "k8slongname",
     ];
     let format = schema.text("format");
-    if !format.is_empty() && !KNOWN.contains(&format) {
+    let is_known = match schema.text("type") {
+        "" | "string" => KNOWN.contains(&format.replace('-', "").as_str()),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    };
+    if !format.is_empty() && !is_known {
         formats.push(format!("unrecognized format {}", api::go_text::quote(format)));
     }
     let kind = schema.field("items").text("type");
@@ -223,7 +225,7 @@ pub(super) fn validate(
     }
 }
 
-/// With a status subresource, the root may only say so much.
+/// With a status subresource, the root may have only these fields.
 fn validate_root(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
     const ALLOWED: &[&str] = &[
         "Description",
@@ -318,17 +320,17 @@ fn has_unknown_fields(value: &Value, schema: &Value) -> bool {
     }
 }
 
-/// Where in a schema the walk is.
+/// Position of the walk in a schema.
 #[derive(Clone, Default)]
 struct Place<'a> {
     is_root: bool,
     /// Inside `metadata` of an object.
     in_metadata: bool,
-    /// Why there may be no defaults.
+    /// The reason why defaults are not allowed.
     no_defaults: Option<&'a str>,
     /// Within which list or map values cannot be found again in an old object.
     uncorrelatable: Option<String>,
-    /// How often the value can occur; none if nobody said.
+    /// Maximum number of occurrences; `None` if there is no bound.
     cardinality: Option<u64>,
     /// Rules are compiled here: not inside logical parts.
     has_types: bool,
@@ -473,7 +475,7 @@ impl Walk<'_> {
     }
 }
 
-/// How many values a list or map holds at most.
+/// Maximum number of values of a list or map.
 fn max_elements(schema: &Value) -> Option<u64> {
     let bound = |name: &str| schema.optional_int(name).map(|it| u64::try_from(it).unwrap_or(0));
     match schema.text("type") {

@@ -5,12 +5,12 @@ use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
 
-use super::columns;
+use super::columns::{self, Allowed};
 use super::field_path;
 use super::schema::{self, Demands};
 use super::structural;
-use crate::document::Read;
 use crate::render;
+use crate::seen::Seen;
 use crate::strategy::Context;
 use crate::webhooks;
 
@@ -36,8 +36,8 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, context: &Context<'_>,
         let detail = "must be false in order to use defaults in the schema";
         errors.invalid(at.child("preserveUnknownFields"), true, detail);
     }
-    let allow_columns =
-        context.features.enabled(Gate::CRDAdditionalPrinterColumnCEL) || old.is_some_and(columns::uses_expressions);
+    let is_open = context.features.enabled(Gate::CRDAdditionalPrinterColumnCEL);
+    let allowed = Allowed::new(is_open, old);
     let versions = spec.list("versions");
     let list = at.child("versions");
     for (index, version) in versions.iter().enumerate() {
@@ -48,15 +48,13 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, context: &Context<'_>,
             errors.invalid(here.child("name"), name, complaints.join(","));
         }
         let has_status = version.field("subresources").has("status") || spec.field("subresources").has("status");
-        validate_version(version, spec, has_status, &demands, allow_columns, context, &here, errors);
+        validate_version(version, spec, has_status, &demands, &allowed, context, &here, errors);
     }
     let shown = || match spec.field("versions") {
         Value::Null => BadValue::Rendered("null".to_owned()),
         _ => render::list(PACKAGE, "CustomResourceDefinitionVersion", versions),
     };
-    let is_repeated =
-        |(index, it): (usize, &Value)| versions.iter().take(index).any(|other| other.text("name") == it.text("name"));
-    if versions.iter().enumerate().any(is_repeated) {
+    if crate::seen::repeats(versions.iter().map(|it| it.text("name"))).next().is_some() {
         errors.invalid(list, shown(), "must contain unique version names");
     }
     if versions.iter().filter(|it| it.flag("storage")).count() != 1 {
@@ -83,7 +81,7 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, context: &Context<'_>,
         None => versions.iter().filter_map(|it| it.field("schema").optional("openAPIV3Schema")).collect(),
     };
     let list = at.child("additionalPrinterColumns");
-    columns::validate(spec.list("additionalPrinterColumns"), &schemas, allow_columns, context, &list, errors);
+    columns::validate(spec.list("additionalPrinterColumns"), &schemas, &allowed, context, &list, errors);
     let selectable = spec.list("selectableFields");
     if spec.has("validation") {
         require_structural(selectable, top, &at, errors);
@@ -137,7 +135,7 @@ fn validate_version(
     spec: &Value,
     has_status: bool,
     demands: &Demands<'_>,
-    allow_columns: bool,
+    allowed: &Allowed<'_>,
     context: &Context<'_>,
     at: &Path<'_>,
     errors: &mut Errors,
@@ -168,7 +166,7 @@ fn validate_version(
     let schema = schema.or_else(|| spec.field("validation").optional("openAPIV3Schema"));
     let schemas: Vec<&Value> = schema.into_iter().collect();
     let list = at.child("additionalPrinterColumns");
-    columns::validate(version.list("additionalPrinterColumns"), &schemas, allow_columns, context, &list, errors);
+    columns::validate(version.list("additionalPrinterColumns"), &schemas, allowed, context, &list, errors);
     if let Some(schema) = version.field("schema").optional("openAPIV3Schema") {
         require_structural(version.list("selectableFields"), Some(schema), at, errors);
         field_path::validate_selectable(
@@ -183,7 +181,7 @@ fn validate_version(
     }
 }
 
-/// Names that are asked for, or that were given.
+/// Validates requested or accepted names.
 pub(super) fn validate_names(given: &Value, at: &Path<'_>, errors: &mut Errors) {
     let label = |name: &str, at: Path<'_>, errors: &mut Errors| {
         let complaints = names::dns1035_label(name);
@@ -276,8 +274,9 @@ fn validate_conversion(spec: &Value, old: Option<&Value>, at: &Path<'_>, errors:
         return;
     }
     let is_known = |it: &str| matches!(it, "v1" | "v1beta1");
+    let mut seen = Seen::default();
     for (index, version) in versions.iter().enumerate() {
-        if versions.iter().take(index).any(|it| it == version) {
+        if !seen.insert(*version) {
             errors.invalid(list.index(index), *version, "duplicate version");
             continue;
         }

@@ -1,15 +1,14 @@
 //! The status of a definition: which of its names are accepted, whether it is served, and how it goes.
 //!
-//! Follows `naming_controller.go`, `establishing_controller.go` and `crd_finalizer.go` of apiextensions. Each function
-//! changes the status of one definition; when to ask, and in which order to write, is the server's part.
+//! Follows `naming_controller.go`, `establishing_controller.go` and `crd_finalizer.go` of apiextensions. Each
+//! function changes the status of one definition; the server decides when to call them, and in which order to
+//! write.
 
 use std::collections::HashSet;
 
 use api::json::Value;
 
-use crate::document::{Edit, Read};
-
-/// Holds a definition back until its objects are gone.
+/// Finalizer that keeps a definition until its objects are deleted.
 pub const CLEANUP_FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// Whether a condition of a definition is true.
@@ -54,7 +53,7 @@ pub fn accept_names<'d>(definition: &mut Value, group: impl Iterator<Item = &'d 
     if !matches!(names, Value::Object(_)) {
         names = Value::object();
     }
-    // The last conflict is the one that is told.
+    // The last conflict is reported.
     let mut conflict: Option<(&str, String)> = None;
     let in_use = |name: &str| format!("{} is already in use", api::go_text::quote(name));
     let fields = [

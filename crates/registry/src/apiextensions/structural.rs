@@ -6,7 +6,7 @@ use api::field::{Error, Errors, Path};
 use api::json::Value;
 use cel::regex::Regex;
 
-use crate::document::{Read, same};
+use crate::document::same;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Level {
@@ -15,7 +15,7 @@ enum Level {
     Field,
 }
 
-/// What a structural schema cannot have, if the schema has it: the first one counts.
+/// Returns the first unsupported field of a structural schema.
 pub(super) fn unsupported(schema: &Value) -> Option<String> {
     const NAMES: [(&str, &str); 7] = [
         ("id", "id"),
@@ -184,7 +184,7 @@ fn nested_list(schema: &Value, name: &str, skip_first: bool, at: &Path<'_>, erro
     }
 }
 
-/// A logical part: it says more about values, but nothing about types.
+/// Validates a logical part, which restricts values, but does not declare types.
 fn nested(schema: &Value, skip_any_of: bool, at: &Path<'_>, errors: &mut Errors) {
     value_validation(schema, skip_any_of, false, at, errors);
     if let Some(items) = schema.optional("items") {
@@ -234,7 +234,7 @@ fn nested(schema: &Value, skip_any_of: bool, at: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// What logical parts at the root speak of must be specified outside of them. Kubernetes looks only there.
+/// Fields in logical parts at the root must be specified outside of them. Kubernetes checks only the root.
 fn complete(schema: &Value, at: &Path<'_>, errors: &mut Errors) {
     if let Some(not) = schema.optional("not") {
         complete_nested(not, schema, at, &at.child("not"), errors);

@@ -4,7 +4,6 @@ use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
 
-use crate::document::Read;
 use crate::meta::{self, IMMUTABLE, non_negative};
 use crate::strategy::{PLAIN, Strategy};
 
@@ -20,9 +19,10 @@ pub(crate) const CONTROLLER_REVISION: Strategy = Strategy {
     validate_update: |revision, old, _, errors| {
         meta::validate_update(revision, old, errors);
         validate(revision, errors);
-        let data = revision.field("data");
-        if data != old.field("data") {
-            errors.invalid(Path::new("data"), BadValue::Rendered(api::json::to_string(data)), IMMUTABLE);
+        // Kubernetes compares the bytes: another order of keys is a change.
+        let data = api::json::to_string(revision.field("data"));
+        if data != api::json::to_string(old.field("data")) {
+            errors.invalid(Path::new("data"), BadValue::Rendered(data), IMMUTABLE);
         }
     },
     ..PLAIN

@@ -1,11 +1,11 @@
-//! When a job fails and succeeds: rules about exit codes, conditions and indexes.
+//! Failure and success policies of jobs: rules about exit codes, conditions and indexes.
 
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
 
-use crate::document::Read;
 use crate::meta::{self, invalid, non_negative};
+use crate::seen::Seen;
 
 const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 const STATUSES: &[&str] = &["False", "True", "Unknown"];
@@ -98,11 +98,12 @@ fn validate_exit_codes(codes: &Value, containers: &[&str], at: &Path<'_>, errors
     } else if values.len() > 255 {
         errors.too_many(list, Some(values.len()), 255);
     }
+    let mut seen = Seen::default();
     for (index, value) in values.iter().enumerate() {
         if operator == "In" && *value == 0 {
             errors.invalid(list.index(index), 0_i64, "must not be 0 for the In operator");
         }
-        if values.iter().take(index).any(|it| it == value) {
+        if !seen.insert(*value) {
             errors.duplicate(list.index(index), *value);
         }
     }
@@ -159,7 +160,7 @@ pub(super) fn validate_success(spec: &Value, at: &Path<'_>, errors: &mut Errors)
     }
 }
 
-/// How many indexes `1,3-5` names.
+/// Number of indexes in a list such as `1,3-5`.
 fn count_indexes(text: &str, completions: i64) -> Result<i64, String> {
     if text.is_empty() {
         return Ok(0);

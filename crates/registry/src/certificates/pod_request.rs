@@ -1,7 +1,7 @@
-//! `PodCertificateRequest`: what a node asks for one of its pods never changes, and a signer answers once.
+//! `PodCertificateRequest`: the request of a node for one of its pods is immutable, and a signer answers once.
 //!
-//! Whether the stub is signed with the key that it names, and who may sign, is asked in the server.
-//! Follows `ValidatePodCertificateRequest…` of `pkg/apis/certificates/validation`.
+//! The server checks that the stub is signed with its key, and who may sign. Follows
+//! `ValidatePodCertificateRequest…` of `pkg/apis/certificates/validation`.
 
 mod status;
 
@@ -13,16 +13,15 @@ use api::{base64, names};
 
 use super::{is_kubernetes_signer, validate_signer, validate_user_annotations};
 use crate::core::pod::prepare::reset_metadata;
-use crate::document::{Edit, Read};
 use crate::meta;
 use crate::strategy::{PLAIN, Part, Strategy};
 
 const STUB_MAX: usize = 10 * 1024;
 const UID_MAX: usize = 128;
 const EXPIRATION_SECONDS_MIN: i64 = 3600;
-/// What signers may grant: 91 days.
+/// Maximum lifetime that signers may grant: 91 days.
 pub(crate) const EXPIRATION_SECONDS_MAX: i64 = 91 * 86_400;
-/// What Kubernetes' own signers may grant: a day.
+/// Maximum lifetime that Kubernetes' own signers may grant: a day.
 pub(crate) const KUBERNETES_EXPIRATION_SECONDS_MAX: i64 = 86_400;
 const NOT_A_REQUEST: &str = "must be a valid PKCS#10 CSR";
 

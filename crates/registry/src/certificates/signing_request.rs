@@ -2,14 +2,15 @@
 
 use api::field::{Errors, Path};
 use api::json::Value;
+use api::well_known::SIGNER_LEGACY;
 use api::x509;
 
 use super::{subject_of_request, validate_signer};
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta;
+use crate::seen::{Seen, repeats};
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
-const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 const EXPIRATION_SECONDS_MIN: i64 = 600;
 
 const USAGES: [&str; 23] = [
@@ -94,7 +95,7 @@ fn conditions<'a>(request: &'a Value, of: &str) -> Vec<&'a Value> {
     request.field("status").list("conditions").iter().filter(|it| it.text("type") == of).collect()
 }
 
-/// Who signs does not decide.
+/// Signers cannot change decisions.
 fn keep_decisions(request: &mut Value, old: &Value) {
     for of in ["Approved", "Denied"] {
         let before: Vec<Value> = conditions(old, of).into_iter().cloned().collect();
@@ -108,7 +109,7 @@ fn keep_decisions(request: &mut Value, old: &Value) {
     }
 }
 
-/// Conditions tell when they came and when they changed.
+/// Sets the times of new and changed conditions.
 fn fill_times(request: &mut Value, old: &Value, context: &Context<'_>) {
     if request.field("status").list("conditions").is_empty() {
         return;
@@ -133,7 +134,9 @@ fn validate(request: &Value, old: Option<&Value>, errors: &mut Errors) {
     meta::validate(request, false, |_| Vec::new(), errors);
     let (spec, at) = (request.field("spec"), Path::new("spec"));
     if let Err(error) = subject_of_request(request) {
-        errors.invalid(at.child("request"), spec.text("request"), error.to_string());
+        // Go shows missing bytes as null.
+        let shown = if spec.text("request").is_empty() { Value::Null } else { spec.field("request").clone() };
+        errors.invalid(at.child("request"), shown, error.to_string());
     }
     let usages: Vec<&str> = spec.texts("usages").collect();
     if usages.is_empty() {
@@ -146,14 +149,13 @@ fn validate(request: &Value, old: Option<&Value>, errors: &mut Errors) {
             errors.not_supported(usages_at.index(index), *usage, &USAGES);
         }
     }
-    let repeats = |list: &[&str], index: usize| list.iter().take(index).any(|it| Some(it) == list.get(index));
-    if !(0..had.len()).any(|index| repeats(&had, index)) {
-        for (index, usage) in usages.iter().enumerate().filter(|(index, _)| repeats(&usages, *index)) {
-            errors.duplicate(usages_at.index(index), *usage);
+    if repeats(&had).next().is_none() {
+        for index in repeats(&usages) {
+            errors.duplicate(usages_at.index(index), usages.get(index).copied().unwrap_or_default());
         }
     }
     let signer = spec.text("signerName");
-    if signer == LEGACY_SIGNER && old.is_none_or(|old| old.field("spec").text("signerName") != LEGACY_SIGNER) {
+    if signer == SIGNER_LEGACY && old.is_none_or(|old| old.field("spec").text("signerName") != SIGNER_LEGACY) {
         errors.invalid(at.child("signerName"), signer, "the legacy signerName is not allowed via this API version");
     } else {
         validate_signer(signer, at.child("signerName"), errors);
@@ -179,7 +181,8 @@ fn validate_conditions(request: &Value, old: Option<&Value>, errors: &mut Errors
     let had: Vec<&str> = old
         .map(|old| old.field("status").list("conditions").iter().map(|it| it.text("type")).collect())
         .unwrap_or_default();
-    let was_repeated = had.iter().enumerate().any(|(index, it)| had.iter().take(index).any(|other| other == it));
+    let was_repeated = repeats(&had).next().is_some();
+    let mut seen = Seen::default();
     for (index, condition) in list.iter().enumerate() {
         let here = at.index(index);
         let kind = condition.text("type");
@@ -193,8 +196,7 @@ fn validate_conditions(request: &Value, old: Option<&Value>, errors: &mut Errors
             value if !allowed.contains(&value) => errors.not_supported(here.child("status"), value, allowed),
             _ => {}
         }
-        let before = list.get(..index).unwrap_or_default();
-        if !was_repeated && before.iter().any(|it| it.text("type") == kind) {
+        if !seen.insert(kind) && !was_repeated {
             errors.duplicate(here.child("type"), kind);
         }
     }
@@ -212,7 +214,7 @@ fn validate_decisions(request: &Value, old: Option<&Value>, errors: &mut Errors)
     }
 }
 
-/// What is wrong with the certificate of a status.
+/// Returns the error of a status certificate.
 fn wrong_certificate(certificate: &str) -> Option<String> {
     if certificate.is_empty() {
         return None;

@@ -6,7 +6,6 @@ use api::names;
 use api::x509;
 
 use super::validate_signer;
-use crate::document::Read;
 use crate::meta;
 use crate::strategy::{PLAIN, Strategy};
 
@@ -30,12 +29,8 @@ fn validate(bundle: &Value, old: Option<&Value>, errors: &mut Errors) {
     let (spec, at) = (bundle.field("spec"), Path::new("spec"));
     let signer = spec.text("signerName");
     let (metadata, metadata_at) = (bundle.field("metadata"), Path::new("metadata"));
-    let name = metadata.text("name");
-    // The rule for names depends on the signer: it is asked apart from the others.
-    meta::validate(bundle, false, |_| Vec::new(), errors);
-    if !name.is_empty() {
-        meta::invalid(wrong_name(name, signer), name, metadata_at.child("name"), errors);
-    }
+    meta::validate_by_rule(metadata, false, &|name| wrong_name(name, signer), &metadata_at, errors);
+    meta::validate_finalizer_kinds(metadata, &metadata_at, errors);
     if !signer.is_empty() {
         validate_signer(signer, at.child("signerName"), errors);
     }
@@ -45,7 +40,7 @@ fn validate(bundle: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
 }
 
-/// What is wrong with the name of a bundle of this signer, or of none.
+/// Returns the errors in the name of a bundle, with a signer or without.
 pub(crate) fn wrong_name(name: &str, signer: &str) -> Vec<String> {
     if signer.is_empty() {
         if name.contains(':') {

@@ -38,7 +38,7 @@ pub(crate) fn validate(text: &str, known: &[&str], at: Path<'_>, errors: &mut Er
     }
 }
 
-/// What users are told about addresses that are accepted but not canonical.
+/// Returns a warning for an address that is accepted but not canonical.
 pub(crate) fn warn(text: &str, at: &Path<'_>) -> Option<String> {
     let address = parse_sloppy(text)?;
     match text.parse::<IpAddr>() {
@@ -81,6 +81,11 @@ pub(crate) fn parse_range(text: &str) -> Option<(IpAddr, u8)> {
     (length <= max).then_some((address, counted))
 }
 
+/// The prefix length of a range as it is written; 0 if it cannot be read.
+pub(crate) fn written_length(range: &str) -> u8 {
+    range.split_once('/').and_then(|(_, length)| length.parse().ok()).unwrap_or_default()
+}
+
 /// Whether an address is in a range.
 pub(crate) fn contains((network, length): (IpAddr, u8), address: IpAddr) -> bool {
     network.is_ipv4() == address.is_ipv4() && masked(network, length) == masked(address, length)
@@ -99,7 +104,7 @@ fn masked(address: IpAddr, length: u8) -> IpAddr {
     }
 }
 
-/// What users are told about ranges that are accepted but not canonical.
+/// Returns warnings for ranges that are accepted but not canonical.
 pub(crate) fn warn_range(text: &str, at: &Path<'_>) -> Vec<String> {
     let Some((address, length)) = parse_range(text) else { return Vec::new() };
     let range = format!("{}/{length}", masked(address, length));
@@ -134,7 +139,7 @@ pub(crate) fn validate_interface(text: &str, at: Path<'_>, errors: &mut Errors) 
     let mapped = text.split_once('/').and_then(|(address, length)| {
         let address = address.parse::<Ipv6Addr>().ok()?.to_ipv4_mapped()?;
         let length: u8 = length.parse().ok().filter(|length| *length <= 128)?;
-        // Of a mapped address the last 32 bits count.
+        // For a mapped address the last 32 bits count.
         Some((IpAddr::V4(address), if length > 32 { length.saturating_sub(96) } else { length }))
     });
     let Some((address, length)) = mapped.or_else(|| parse_range(text)) else {
@@ -147,7 +152,7 @@ pub(crate) fn validate_interface(text: &str, at: Path<'_>, errors: &mut Errors) 
     }
 }
 
-/// Adds what is wrong with a range of addresses.
+/// Validates a range of addresses in CIDR notation.
 pub(crate) fn validate_range(text: &str, at: Path<'_>, errors: &mut Errors) {
     if let Some(complaint) = range_complaint(text) {
         errors.invalid(at, text, complaint);

@@ -1,10 +1,10 @@
 //! ConfigMaps, Secrets and ServiceAccounts.
 
 use api::field::{Errors, Path};
-use api::json::Value;
-use api::names;
+use api::json::{Edited, Value};
+use api::well_known::{ANNOTATION_SERVICE_ACCOUNT_NAME, SECRET_SERVICE_ACCOUNT_TOKEN};
+use api::{names, x509};
 
-use crate::document::{Edit, Read};
 use crate::generic;
 use crate::meta;
 use crate::strategy::{Context, PLAIN, Strategy};
@@ -23,6 +23,7 @@ pub(crate) const CONFIG_MAP: Strategy = Strategy {
 };
 
 pub(crate) const SECRET: Strategy = Strategy {
+    warn: |secret, _, _| warn_key_pair(secret).into_iter().collect(),
     prepare_create: |secret, _| merge_string_data(secret),
     validate_create: validate_secret,
     prepare_update: |secret, old, _| {
@@ -56,7 +57,42 @@ pub(crate) const SERVICE_ACCOUNT: Strategy = Strategy {
     ..generic::NAMED
 };
 
-/// Of the secrets of an account only the names count.
+/// Returns the error of Go's `tls.X509KeyPair` about a TLS secret. Whether the key belongs to the certificate is not
+/// checked.
+fn warn_key_pair(secret: &Value) -> Option<String> {
+    if secret.text("type") != "kubernetes.io/tls" {
+        return None;
+    }
+    let blocks = |key: &str| {
+        let bytes = api::base64::decode(secret.field("data").text(key)).unwrap_or_default();
+        x509::pem_blocks(&String::from_utf8_lossy(&bytes))
+    };
+    let (certificates, keys) = (blocks("tls.crt"), blocks("tls.key"));
+    let is_key = |kind: &str| kind == "PRIVATE KEY" || kind.ends_with(" PRIVATE KEY");
+    let kinds = |blocks: &[x509::PemBlock]| blocks.iter().map(|it| it.kind.clone()).collect::<Vec<_>>().join(" ");
+    let Some(leaf) = certificates.iter().find(|it| it.kind == "CERTIFICATE") else {
+        return Some(match certificates.as_slice() {
+            [] => "tls: failed to find any PEM data in certificate input".to_owned(),
+            [one] if is_key(&one.kind) => "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched".to_owned(),
+            all => format!("tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the following types: [{}]", kinds(all)),
+        });
+    };
+    if !keys.iter().any(|it| is_key(&it.kind)) {
+        return Some(match keys.as_slice() {
+            [] => "tls: failed to find any PEM data in key input".to_owned(),
+            [one] if one.kind == "CERTIFICATE" => {
+                "tls: found a certificate rather than a key in the PEM for the private key".to_owned()
+            }
+            all => format!(
+                "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM blocks of the following types: [{}]",
+                kinds(all)
+            ),
+        });
+    }
+    x509::certificate_subject(&leaf.bytes).is_none().then(|| "x509: malformed certificate".to_owned())
+}
+
+/// Keeps only the names of an account's secrets.
 fn keep_secret_names(account: &mut Value) {
     for secret in account.list_mut("secrets") {
         *secret = match secret.text("name") {
@@ -66,7 +102,7 @@ fn keep_secret_names(account: &mut Value) {
     }
 }
 
-/// How many bytes base64 stands for.
+/// Decoded length of base64.
 fn decoded_len(text: &str) -> usize {
     let padding = text.bytes().rev().take_while(|byte| *byte == b'=').count();
     (text.len() / 4).saturating_mul(3).saturating_sub(padding)
@@ -105,7 +141,7 @@ fn validate_immutable(object: &Value, old: &Value, names: &[&str], errors: &mut 
         errors.forbidden(Path::new("immutable"), FIXED);
     }
     for name in names {
-        // Kubernetes tells given but empty maps from missing ones here.
+        // Kubernetes distinguishes empty maps from missing ones here.
         if object.field(name) != old.field(name) {
             errors.forbidden(Path::new(name), FIXED);
         }
@@ -115,9 +151,14 @@ fn validate_immutable(object: &Value, old: &Value, names: &[&str], errors: &mut 
 /// Plain text becomes data, as conversion does.
 pub(crate) fn merge_string_data(secret: &mut Value) {
     let texts = secret.map("stringData").clone();
-    for (key, text) in texts {
-        let encoded = encode(text.as_str().unwrap_or_default().as_bytes());
-        secret.make("data").set(&key, encoded);
+    if !texts.is_empty()
+        && let Some(data) = secret.make("data").as_object_mut()
+    {
+        let mut edited = Edited::new(std::mem::take(data));
+        for (key, text) in texts {
+            edited.insert(key, encode(text.as_str().unwrap_or_default().as_bytes()));
+        }
+        *data = edited.into_object();
     }
     secret.unset("stringData");
 }
@@ -152,8 +193,8 @@ fn validate_secret(secret: &Value, _: &Context<'_>, errors: &mut Errors) {
     }
     let has = |key: &str| secret.map("data").contains_key(key);
     let required: &[&str] = match secret.text("type") {
-        "kubernetes.io/service-account-token" => {
-            let key = "kubernetes.io/service-account.name";
+        SECRET_SERVICE_ACCOUNT_TOKEN => {
+            let key = ANNOTATION_SERVICE_ACCOUNT_NAME;
             let annotations = secret.field("metadata").map("annotations");
             if annotations.get(key).and_then(Value::as_str).unwrap_or_default().is_empty() {
                 let metadata = Path::new("metadata");

@@ -5,8 +5,9 @@
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
+use api::well_known::NAMESPACE_SYSTEM;
 
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta::{self, IMMUTABLE, invalid};
 use crate::render;
 use crate::strategy::{PLAIN, Strategy};
@@ -60,7 +61,7 @@ fn validate(event: &Value, reporter: &str, errors: &mut Errors) {
     let fits = match (is_old, object_namespace.is_empty()) {
         (true, true) => matches!(namespace, "" | "default"),
         (true, false) => namespace == object_namespace,
-        (false, true) => matches!(namespace, "default" | "kube-system"),
+        (false, true) => matches!(namespace, "default" | NAMESPACE_SYSTEM),
         (false, false) => true,
     };
     if !fits {

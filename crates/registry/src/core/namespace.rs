@@ -3,8 +3,8 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
+use api::well_known::LABEL_METADATA_NAME;
 
-use crate::document::{Edit, Read};
 use crate::meta::{self, invalid, validate_finalizer_kind};
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
@@ -34,7 +34,7 @@ pub(crate) const STRATEGY: Strategy = Strategy {
     validate_update: |namespace, old, _, errors| meta::validate_update(namespace, old, errors),
     canonicalize: |namespace| {
         let name = namespace.field("metadata").text("name").to_owned();
-        namespace.make("metadata").make("labels").set("kubernetes.io/metadata.name", name);
+        namespace.make("metadata").make("labels").set(LABEL_METADATA_NAME, name);
     },
     subresources: &[
         (

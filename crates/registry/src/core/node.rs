@@ -9,9 +9,9 @@ use api::names;
 use super::addresses;
 use super::pod::placement::{positive, validate_taint_effect};
 use super::resource_names::{amounts, validate_amount};
-use crate::document::{Edit, Read, same};
 use crate::meta::{self, validate_label_name};
 use crate::render;
+use crate::seen::{Seen, repeats};
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
 pub(crate) const STRATEGY: Strategy = Strategy {
@@ -91,10 +91,9 @@ fn validate_update(node: &Value, old: &Value, _: &Context<'_>, errors: &mut Erro
     validate_declared_features(node, errors);
     let list = Path::new("status.addresses");
     let found = node.field("status").list("addresses");
-    for (index, address) in found.iter().enumerate() {
-        if found.iter().take(index).any(|it| same(it, address)) {
-            errors.duplicate(list.index(index), render::core("NodeAddress", address));
-        }
+    let keys = found.iter().map(|address| (address.text("type"), address.text("address")));
+    for (index, address) in repeats(keys).filter_map(|index| Some((index, found.get(index)?))) {
+        errors.duplicate(list.index(index), render::core("NodeAddress", address));
     }
     let (spec, old_spec, at) = (node.field("spec"), old.field("spec"), Path::new("spec"));
     let detail = "node updates may not change podCIDR except from \"\" to valid";
@@ -121,7 +120,7 @@ fn validate_update(node: &Value, old: &Value, _: &Context<'_>, errors: &mut Erro
 }
 
 fn validate_taints(taints: &[Value], at: &Path<'_>, errors: &mut Errors) {
-    let mut seen: Vec<(&str, &str)> = Vec::new();
+    let mut seen = Seen::default();
     for (index, taint) in taints.iter().enumerate() {
         let here = at.index(index);
         let (key, value, effect) = (taint.text("key"), taint.text("value"), taint.text("effect"));
@@ -136,7 +135,7 @@ fn validate_taints(taints: &[Value], at: &Path<'_>, errors: &mut Errors) {
             let detail = "taints must be unique by key and effect pair";
             errors.push(Error::new(ErrorType::Duplicate, &here, shown, detail));
         } else {
-            seen.push((key, effect));
+            seen.insert((key, effect));
         }
     }
 }

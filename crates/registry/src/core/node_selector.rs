@@ -8,11 +8,10 @@ use api::json::Value;
 use api::names;
 use api::semver::Version;
 
-use crate::document::Read;
 use crate::expressions::{self, Expressions, Place};
 use crate::meta::{invalid, validate_label_name};
 
-/// What a place takes.
+/// Validation rules of a place.
 #[derive(Clone, Copy)]
 pub(crate) struct Rules<'a> {
     /// Values that no label can have were there before.
@@ -30,6 +29,8 @@ pub(crate) enum Cel<'a> {
     Never,
     /// The gate is off.
     GateOff,
+    /// There are too many, which is reported as a separate error.
+    Rejected,
     /// They are compiled.
     Compile(&'a dyn Expressions),
 }
@@ -62,6 +63,7 @@ pub(crate) fn validate_term(term: &Value, rules: Rules<'_>, at: &Path<'_>, error
             Cel::Never => errors.forbidden(here, "CEL expressions are not supported here"),
             Cel::GateOff => errors
                 .forbidden(here, "node affinity CEL expressions require feature gate TaintTolerationNodeAffinityCEL"),
+            Cel::Rejected => {}
             Cel::Compile(compiler) => {
                 expressions::validate(compiler, Place::NodeAffinity, expression, here, errors);
             }
@@ -97,7 +99,7 @@ fn validate_requirement(requirement: &Value, rules: Rules<'_>, at: &Path<'_>, er
             }
             for value in requirement.texts("values") {
                 if let Err(error) = Version::parse_tolerant(value) {
-                    errors.invalid(at.child("values"), requirement.field("values").clone(), error.to_string());
+                    errors.invalid(at.child("values"), requirement.field("values").clone(), error.as_written(value));
                 }
             }
         }

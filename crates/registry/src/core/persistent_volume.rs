@@ -4,18 +4,23 @@ use api::features::Gate;
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
+use api::well_known::{
+    ANNOTATION_STORAGE_CLASS_BETA, LABEL_ARCH, LABEL_INSTANCE_TYPE, LABEL_OS, LABEL_TOPOLOGY_REGION,
+    LABEL_TOPOLOGY_ZONE,
+};
 
+use super::expression_totals::{self, Group};
 use super::node_selector::{self, Cel};
 use super::pod::warnings::node_selector_term;
 use super::resource_names::amounts;
 use super::volume_claim::{VOLUME_MODES, validate_access_modes};
 use super::volume_sources;
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta::{self, IMMUTABLE, invalid};
 use crate::render;
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
-/// Kinds of sources in the order in which they are looked at: field, path of what is wrong inside, path if there are
+/// Kinds of sources in the order in which they are validated: field, path of errors inside, path if there are
 /// several.
 const SOURCES: &[(&str, &str, &str)] = &[
     ("hostPath", "hostPath", "hostPath"),
@@ -100,13 +105,24 @@ fn validate(volume: &Value, old: Option<&Value>, context: &Context<'_>, errors: 
     let uses = |test: fn(&Value) -> bool| old_required.list("nodeSelectorTerms").iter().any(test);
     let features = context.features;
     let allow_cel = features.enabled(Gate::TaintTolerationNodeAffinityCEL) || uses(node_selector::term_uses_cel);
+    let required = volume.field("spec").field("nodeAffinity").field("required");
+    let expressions = [Group::of_terms(required.list("nodeSelectorTerms").iter())];
+    let old_expressions = [Group::of_terms(old_required.list("nodeSelectorTerms").iter())];
     let rules = node_selector::Rules {
         allow_bad_values: node_selector::has_bad_values(old_required),
         allow_semver: features.enabled(Gate::TaintTolerationNodeAffinitySemverComparisonOperators)
             || uses(node_selector::term_uses_semver),
-        cel: if allow_cel { Cel::Compile(context.expressions) } else { Cel::GateOff },
+        cel: match allow_cel {
+            false => Cel::GateOff,
+            true if expression_totals::are_too_many(&expressions, &old_expressions) => Cel::Rejected,
+            true => Cel::Compile(context.expressions),
+        },
     };
     validate_spec(volume.field("spec"), volume.field("metadata").text("name"), rules, errors);
+    if allow_cel {
+        let at = Path::new("spec.nodeAffinity");
+        expression_totals::validate(&expressions, &old_expressions, &[at], context.expressions, errors);
+    }
     let spec = volume.field("spec");
     let key = "volume.beta.kubernetes.io/mount-options";
     let has_options = volume.field("metadata").map("annotations").contains_key(key);
@@ -181,7 +197,7 @@ fn validate_spec(spec: &Value, name: &str, rules: node_selector::Rules<'_>, erro
     }
 }
 
-/// A volume that stands in its attachment instead of having an object of its own.
+/// Validates a volume that is inline in its attachment.
 pub(crate) fn validate_inline(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
     let detail = "may not be specified in the context of inline volumes";
     if spec.has("claimRef") {
@@ -280,11 +296,11 @@ fn rename_beta_labels(old: &mut Value, new: &Value) {
         for list in ["matchExpressions", "matchFields"] {
             for (old, new) in old_term.list_mut(list).iter_mut().zip(new_term.list(list)) {
                 let replacement = match old.text("key") {
-                    "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
-                    "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
-                    "beta.kubernetes.io/os" => "kubernetes.io/os",
-                    "beta.kubernetes.io/arch" => "kubernetes.io/arch",
-                    "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
+                    "failure-domain.beta.kubernetes.io/zone" => LABEL_TOPOLOGY_ZONE,
+                    "failure-domain.beta.kubernetes.io/region" => LABEL_TOPOLOGY_REGION,
+                    "beta.kubernetes.io/os" => LABEL_OS,
+                    "beta.kubernetes.io/arch" => LABEL_ARCH,
+                    "beta.kubernetes.io/instance-type" => LABEL_INSTANCE_TYPE,
                     // Kubernetes looks for a key that is not there, and finds the empty text.
                     _ => "",
                 };
@@ -307,10 +323,7 @@ fn warnings(volume: &Value) -> Vec<String> {
     ];
     let mut warnings = Vec::new();
     for (key, message) in [
-        (
-            "volume.beta.kubernetes.io/storage-class",
-            "deprecated since v1.8; use \"storageClassName\" attribute instead",
-        ),
+        (ANNOTATION_STORAGE_CLASS_BETA, "deprecated since v1.8; use \"storageClassName\" attribute instead"),
         ("volume.beta.kubernetes.io/mount-options", "deprecated since v1.31; use \"mountOptions\" attribute instead"),
     ] {
         if volume.field("metadata").map("annotations").contains_key(key) {

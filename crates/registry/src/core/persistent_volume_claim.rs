@@ -7,14 +7,13 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 use api::quantity::Format;
+use api::well_known::ANNOTATION_STORAGE_CLASS_BETA;
 
 use super::resource_names::{self, amounts, is_native};
 use super::volume_claim::{Lenience, validate_spec};
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta::{self, IMMUTABLE, invalid};
 use crate::strategy::{Context, PLAIN, Part, Strategy};
-
-const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 pub(crate) const STRATEGY: Strategy = Strategy {
     prepare_create: |claim, _| {
@@ -47,7 +46,7 @@ pub(crate) const STRATEGY: Strategy = Strategy {
     ..PLAIN
 };
 
-/// `dataSource` and `dataSourceRef` say the same where they can.
+/// Synchronizes `dataSource` and `dataSourceRef`.
 fn normalize_sources(spec: &mut Value, old: Option<&Value>) {
     // Sources in other namespaces are behind an upstream gate that is off.
     let is_elsewhere = !spec.field("dataSourceRef").text("namespace").is_empty();
@@ -125,7 +124,12 @@ fn validate_update(claim: &Value, old: &Value, _: &Context<'_>, errors: &mut Err
 /// The class may move from the old annotation to the field, or be set once.
 fn mask_class(masked: &mut Value, claim: &Value, old: &Value, errors: &mut Errors) {
     let annotation = |object: &Value| {
-        object.field("metadata").map("annotations").get(BETA_CLASS).and_then(Value::as_str).map(str::to_owned)
+        object
+            .field("metadata")
+            .map("annotations")
+            .get(ANNOTATION_STORAGE_CLASS_BETA)
+            .and_then(Value::as_str)
+            .map(str::to_owned)
     };
     let (new_annotation, old_annotation) = (annotation(claim), annotation(old));
     let class = claim.field("spec").optional_text("storageClassName");
@@ -141,7 +145,7 @@ fn mask_class(masked: &mut Value, claim: &Value, old: &Value, errors: &mut Error
     if new_annotation.as_deref().unwrap_or_default() != old_annotation.as_deref().unwrap_or_default() {
         let metadata = Path::new("metadata");
         let at = metadata.child("annotations");
-        errors.invalid(at.child(BETA_CLASS), new_annotation.unwrap_or_default(), IMMUTABLE);
+        errors.invalid(at.child(ANNOTATION_STORAGE_CLASS_BETA), new_annotation.unwrap_or_default(), IMMUTABLE);
     }
     if class.is_some() && old_class.is_none() && (old_annotation.is_none() || class == old_annotation.as_deref()) {
         masked.unset("storageClassName");
@@ -228,9 +232,9 @@ fn validate_key(name: &str, at: Path<'_>, errors: &mut Errors) -> bool {
 
 fn warnings(claim: &Value) -> Vec<String> {
     let mut warnings = Vec::new();
-    if claim.field("metadata").map("annotations").contains_key(BETA_CLASS) {
+    if claim.field("metadata").map("annotations").contains_key(ANNOTATION_STORAGE_CLASS_BETA) {
         warnings.push(format!(
-            "metadata.annotations[{BETA_CLASS}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
+            "metadata.annotations[{ANNOTATION_STORAGE_CLASS_BETA}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
         ));
     }
     for kind in ["requests", "limits"] {

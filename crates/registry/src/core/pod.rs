@@ -24,9 +24,9 @@ pub(crate) mod warnings;
 use api::field::{Errors, Path};
 use api::json::{Object, Value};
 use api::names;
+use api::well_known::ANNOTATION_POD_DELETION_COST;
 
 use self::options::Options;
-use crate::document::Read;
 use crate::meta;
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
@@ -44,8 +44,6 @@ pub(crate) const STRATEGY: Strategy = Strategy {
     ..PLAIN
 };
 
-const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-
 fn validate_create(pod: &Value, context: &Context<'_>, errors: &mut Errors) {
     let options = Options::new(None, None, true, context);
     validate_metadata_and_spec(pod, &options, errors);
@@ -60,7 +58,7 @@ fn validate_create(pod: &Value, context: &Context<'_>, errors: &mut Errors) {
     profiles::validate(pod.field("metadata"), spec, &at, errors);
 }
 
-/// What holds for new and changed pods.
+/// Validates the common part of new and changed pods.
 fn validate_metadata_and_spec(pod: &Value, options: &Options<'_>, errors: &mut Errors) {
     meta::validate(pod, true, names::dns1123_subdomain, errors);
     let (metadata, spec, at) = (pod.field("metadata"), pod.field("spec"), Path::new("spec"));
@@ -101,7 +99,7 @@ pub(crate) fn containers(spec: &Value) -> impl Iterator<Item = (&'static str, us
 
 /// Whether the annotation that orders the deletion of replicas is not a 32-bit number in canonical form.
 fn has_bad_deletion_cost(annotations: &Object) -> bool {
-    let Some(cost) = annotations.get(DELETION_COST).and_then(Value::as_str) else { return false };
+    let Some(cost) = annotations.get(ANNOTATION_POD_DELETION_COST).and_then(Value::as_str) else { return false };
     let digits = cost.strip_prefix('-').unwrap_or(cost);
     let is_canonical = digits == "0" || !digits.starts_with('0');
     !(is_canonical && !cost.starts_with('+') && cost.parse::<i32>().is_ok())

@@ -6,11 +6,12 @@ use std::collections::BTreeSet;
 
 use api::Quantity;
 use api::field::{Errors, Path};
-use api::json::{Object, Value};
+use api::json::{Lookup, Object, Value};
 use api::names;
 
-use super::resource_names::{amounts, is_overcommit_allowed, validate_amount, validate_container_name, validate_name};
-use crate::document::{Edit, Read, as_quantity};
+use super::resource_names::{
+    amounts, is_countable, is_overcommit_allowed, validate_amount, validate_container_name, validate_name,
+};
 use crate::meta::{self, IMMUTABLE, invalid};
 use crate::render;
 use crate::strategy::{PLAIN, Part, Strategy};
@@ -58,28 +59,6 @@ pub(crate) const LIMIT_RANGE: Strategy = Strategy {
     ..PLAIN
 };
 
-const QUOTA_RESOURCES: &[&str] = &[
-    "cpu",
-    "memory",
-    "ephemeral-storage",
-    "requests.cpu",
-    "requests.memory",
-    "requests.storage",
-    "requests.ephemeral-storage",
-    "limits.cpu",
-    "limits.memory",
-    "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "persistentvolumeclaims",
-    "configmaps",
-    "services.nodeports",
-    "services.loadbalancers",
-];
-
 const SCOPES: &[&str] = &[
     "Terminating",
     "NotTerminating",
@@ -93,7 +72,7 @@ const SCOPES: &[&str] = &[
 const CONFLICTS: [[&str; 2]; 2] = [["BestEffort", "NotBestEffort"], ["Terminating", "NotTerminating"]];
 
 fn is_standard(name: &str) -> bool {
-    QUOTA_RESOURCES.contains(&name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
+    is_countable(name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
 }
 
 /// Whether objects of a scope use a resource.
@@ -206,6 +185,9 @@ fn validate_range(range: &Value, errors: &mut Errors) {
     }
 }
 
+/// Fields of a limit.
+const LIMITS: [&str; 5] = ["min", "max", "default", "defaultRequest", "maxLimitRequestRatio"];
+
 fn validate_limit(limit: &Value, of: &str, at: &Path<'_>, errors: &mut Errors) {
     let mut keys = BTreeSet::new();
     let mut names_of = |field: &'static str, errors: &mut Errors| {
@@ -234,14 +216,24 @@ fn validate_limit(limit: &Value, of: &str, at: &Path<'_>, errors: &mut Errors) {
         errors.required(at.child("limits"), detail);
     }
     names_of("maxLimitRequestRatio", errors);
+    let fields = LIMITS.map(|field| (field, Lookup::new(limit.map(field))));
+    let amount = |field: &str, key: &str| {
+        let (_, amounts) = fields.iter().find(|(name, _)| *name == field)?;
+        amounts.get(key).and_then(Value::as_quantity)
+    };
     for key in &keys {
-        validate_limited(limit, of, key, at, errors);
+        validate_limited(&|field| amount(field, key), of, key, at, errors);
     }
 }
 
-/// What is said of one resource fits together.
-fn validate_limited(limit: &Value, of: &str, key: &str, at: &Path<'_>, errors: &mut Errors) {
-    let amount = |field: &str| limit.map(field).get(key).and_then(as_quantity);
+/// Validates the consistency of one resource's limits.
+fn validate_limited(
+    amount: &dyn Fn(&str) -> Option<Quantity>,
+    of: &str,
+    key: &str,
+    at: &Path<'_>,
+    errors: &mut Errors,
+) {
     let default_of = |field: &str| if of == "Pod" { None } else { amount(field) };
     let (min, max) = (amount("min"), amount("max"));
     let (default, request) = (default_of("default"), default_of("defaultRequest"));

@@ -10,7 +10,7 @@ use crate::apps::{validate_long_running, validate_replica_status};
 use crate::core::pod::options::Options;
 use crate::core::pod::prepare::drop_disabled_fields;
 use crate::core::pod::{spec as pod_spec, warnings};
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta::{self, non_negative};
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 use crate::workload::{self, template_options};

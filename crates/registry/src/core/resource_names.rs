@@ -1,4 +1,4 @@
-//! Names and amounts of resources: what a container, a pod or a node may ask for or offer.
+//! Names and amounts of resources that containers, pods and nodes may request or offer.
 //!
 //! Follows `pkg/apis/core/helper` and the resource parts of core validation.
 
@@ -7,7 +7,6 @@ use api::field::{BadValue, Errors, Path};
 use api::json::{Object, Value};
 use api::names;
 
-use crate::document::as_quantity;
 use crate::meta::{NEGATIVE, invalid};
 
 const STANDARD: &[&str] = &[
@@ -45,6 +44,11 @@ const INTEGER: &[&str] = &[
     "services.loadbalancers",
 ];
 
+/// Whether quotas can limit the resource: all standard ones but the size of one claim.
+pub(crate) fn is_countable(name: &str) -> bool {
+    STANDARD.contains(&name) && name != "storage"
+}
+
 pub(crate) fn is_huge_page(name: &str) -> bool {
     name.starts_with("hugepages-")
 }
@@ -53,7 +57,7 @@ pub(crate) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether more may be requested in sum than there is.
+/// Whether limits of the resource may exceed its requests.
 pub(crate) fn is_overcommit_allowed(name: &str) -> bool {
     is_native(name) && !is_huge_page(name)
 }
@@ -62,7 +66,7 @@ pub(crate) fn is_extended(name: &str) -> bool {
     !is_native(name) && !name.starts_with("requests.") && names::qualified_name(&format!("requests.{name}")).is_empty()
 }
 
-/// Resources that a pod as a whole may ask for.
+/// Whether a resource can be requested at the pod level.
 pub(crate) fn is_pod_level(name: &str) -> bool {
     matches!(name, "cpu" | "memory") || is_huge_page(name)
 }
@@ -71,13 +75,14 @@ pub(crate) fn is_pod_level(name: &str) -> bool {
 pub(crate) fn validate_name(name: &str, at: Path<'_>, errors: &mut Errors) -> bool {
     let before = errors.len();
     invalid(names::qualified_name(name), name, at, errors);
-    if errors.len() == before && !name.contains('/') && !STANDARD.contains(&name) && !is_huge_page(name) {
+    let is_standard = STANDARD.contains(&name) || is_huge_page(name) || name.starts_with("requests.hugepages-");
+    if errors.len() == before && !name.contains('/') && !is_standard {
         errors.invalid(at, name, "must be a standard resource type or fully qualified");
     }
     errors.len() == before
 }
 
-/// A name of a resource that a container may ask for.
+/// Validates the name of a resource that a container may request.
 pub(crate) fn validate_container_name(name: &str, at: Path<'_>, errors: &mut Errors) {
     validate_name(name, at, errors);
     if !name.contains('/') {
@@ -89,7 +94,7 @@ pub(crate) fn validate_container_name(name: &str, at: Path<'_>, errors: &mut Err
     }
 }
 
-/// A name of a resource that a pod as a whole may ask for.
+/// Validates the name of a resource that may be requested at the pod level.
 pub(crate) fn validate_pod_name(name: &str, at: Path<'_>, errors: &mut Errors) {
     if validate_name(name, at, errors) && !is_pod_level(name) {
         errors.not_supported(at, name, &["cpu", "hugepages-", "memory"]);
@@ -116,5 +121,5 @@ pub(crate) fn is_divisible(name: &str, amount: &Quantity) -> bool {
 
 /// The amounts of a resource list, in order of names.
 pub(crate) fn amounts(list: &Object) -> impl Iterator<Item = (&str, Quantity)> {
-    list.iter().filter_map(|(name, value)| Some((name, as_quantity(value)?)))
+    list.iter().filter_map(|(name, value)| Some((name, value.as_quantity()?)))
 }

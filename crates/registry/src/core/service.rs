@@ -1,30 +1,30 @@
 //! Services. Addresses and ports of the cluster are not handed out here.
 //!
-//! Follows `validateService` of `pkg/apis/core/validation`; what allocation would have filled in is not asked for.
+//! Follows `validateService` of `pkg/apis/core/validation`; fields that allocation fills in are not required.
 
 use std::net::IpAddr;
 
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
+use api::well_known::{ANNOTATION_TOPOLOGY_AWARE_HINTS, ANNOTATION_TOPOLOGY_MODE};
 
 use super::addresses;
 use super::pod::probes::{validate_port, validate_port_number};
-use crate::document::Read;
 use crate::generic;
 use crate::meta::{self, invalid};
+use crate::seen::Seen;
 use crate::strategy::Strategy;
 
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
 const ONLY_LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
 const UNCHANGED: &str = "may not change once set";
 const SOURCE_RANGES: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
-const TOPOLOGY_HINTS: &str = "service.kubernetes.io/topology-aware-hints";
-const TOPOLOGY_MODE: &str = "service.kubernetes.io/topology-mode";
 
 pub(crate) const STRATEGY: Strategy = Strategy {
+    warn: |service, _, _| super::service_warnings::warnings(service),
     validate_create: |service, _, errors| {
-        // Addresses are handed out before the rest is looked at.
+        // Addresses are allocated before the rest is validated.
         validate_addresses(service, None, &Path::new("spec"), errors);
         if !errors.is_empty() {
             return;
@@ -70,13 +70,14 @@ fn list_shown(spec: &Value, name: &str) -> BadValue {
 
 fn validate(service: &Value, old: Option<&Value>, errors: &mut Errors) {
     let annotations = service.field("metadata").field("annotations");
-    if let (Some(mode), Some(hints)) =
-        (annotations.optional_text(TOPOLOGY_MODE), annotations.optional_text(TOPOLOGY_HINTS))
-        && mode != hints
+    if let (Some(mode), Some(hints)) = (
+        annotations.optional_text(ANNOTATION_TOPOLOGY_MODE),
+        annotations.optional_text(ANNOTATION_TOPOLOGY_AWARE_HINTS),
+    ) && mode != hints
     {
         let at = Path::new("metadata.annotations");
-        let detail = format!("must match annotations[{TOPOLOGY_HINTS}] when both are specified");
-        errors.invalid(at.key(TOPOLOGY_MODE), mode, detail);
+        let detail = format!("must match annotations[{ANNOTATION_TOPOLOGY_AWARE_HINTS}] when both are specified");
+        errors.invalid(at.key(ANNOTATION_TOPOLOGY_MODE), mode, detail);
     }
     let (spec, at) = (service.field("spec"), Path::new("spec"));
     let ports = spec.list("ports");
@@ -85,7 +86,7 @@ fn validate(service: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
     validate_kind(service, &at, errors);
     let list = at.child("ports");
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, port) in ports.iter().enumerate() {
         validate_service_port(port, ports.len() > 1, &mut seen, &list.index(index), errors);
     }
@@ -143,7 +144,7 @@ fn validate_kind(service: &Value, at: &Path<'_>, errors: &mut Errors) {
 fn validate_service_port<'a>(
     port: &'a Value,
     needs_name: bool,
-    seen: &mut Vec<&'a str>,
+    seen: &mut Seen<&'a str>,
     at: &Path<'_>,
     errors: &mut Errors,
 ) {
@@ -153,7 +154,7 @@ fn validate_service_port<'a>(
         if seen.contains(&name) {
             errors.duplicate(at.child("name"), name);
         } else {
-            seen.push(name);
+            seen.insert(name);
         }
     } else if needs_name {
         errors.required(at.child("name"), "");
@@ -219,11 +220,12 @@ fn validate_addresses(service: &Value, old: Option<&Value>, at: &Path<'_>, error
     }
     let families: Vec<&str> = spec.texts("ipFamilies").collect();
     let here = at.child("ipFamilies");
+    let mut seen = Seen::default();
     for (index, family) in families.iter().enumerate() {
         if !matches!(*family, "IPv4" | "IPv6") {
             errors.not_supported(here.index(index), *family, &["IPv4", "IPv6"]);
         }
-        if families.iter().take(index).any(|it| it == family) {
+        if !seen.insert(*family) {
             errors.duplicate(here.index(index), *family);
         }
     }
@@ -280,7 +282,7 @@ fn validate_external_addresses(spec: &Value, old: Option<&Value>, at: &Path<'_>,
     }
 }
 
-/// Addresses that have a meaning of their own are not ends of connections.
+/// Special-purpose addresses are not valid endpoints.
 pub(crate) fn validate_ordinary_address(text: &str, at: Path<'_>, errors: &mut Errors) {
     let Some(address) = addresses::parse_sloppy(text) else {
         errors.invalid(at, text, "must be a valid IP address");
@@ -315,18 +317,15 @@ fn validate_port_sets(service: &Value, list: &Path<'_>, errors: &mut Errors) {
             errors.forbidden(here.child("nodePort"), "may not be used when `type` is 'ClusterIP'");
         }
     }
-    let is_repeated = |index: usize, name: &str| {
-        let key = |port: &Value| (port.text("protocol").to_owned(), port.int(name));
-        let it = ports.get(index).map(key);
-        ports.iter().take(index).any(|port| Some(key(port)) == it)
-    };
-    for (index, port) in ports.iter().enumerate() {
-        if port.int("nodePort") != 0 && is_repeated(index, "nodePort") {
+    let mut node_ports = Seen::default();
+    for (index, port) in ports.iter().enumerate().filter(|(_, port)| port.int("nodePort") != 0) {
+        if !node_ports.insert((port.text("protocol"), port.int("nodePort"))) {
             errors.duplicate(list.index(index).child("nodePort"), port.int("nodePort"));
         }
     }
+    let mut numbers = Seen::default();
     for (index, port) in ports.iter().enumerate() {
-        if is_repeated(index, "port") {
+        if !numbers.insert((port.text("protocol"), port.int("port"))) {
             let key = api::json!({"protocol": (port.text("protocol")), "port": (port.int("port"))});
             errors.duplicate(list.index(index), crate::render::core("ServicePort", &key));
         }

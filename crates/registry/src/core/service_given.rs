@@ -1,13 +1,16 @@
-//! What services are given: families, addresses and ports that a change keeps or lets go of.
+//! Allocated parts of services: families, addresses and ports that a change keeps or releases.
 //!
-//! Which address or port a service gets is decided where it is stored; here is what can be said without looking at other
-//! services. Addresses are of one family, IPv4. Follows Kubernetes' `registry/core/service`.
+//! Allocation happens at the storage; these are the rules that do not depend on other services. Addresses are
+//! of one family, IPv4. Follows Kubernetes' `registry/core/service`.
+
+use std::collections::BTreeMap;
 
 use api::field::{Errors, Path};
 use api::json::Value;
 
 use super::{addresses, service};
-use crate::document::{Edit, Read, same};
+use crate::document::same;
+use crate::seen::Seen;
 use crate::strategy::{Context, Strategy};
 
 pub(crate) const STRATEGY: Strategy = Strategy {
@@ -23,7 +26,7 @@ pub(crate) const STRATEGY: Strategy = Strategy {
     ..service::STRATEGY
 };
 
-/// The address of a service that wants none.
+/// The address of a headless service.
 const NONE: &str = "None";
 
 fn needs_address(spec: &Value) -> bool {
@@ -62,7 +65,7 @@ fn prepare_update(service: &mut Value, old: &Value, _: &Context<'_>) {
     }
 }
 
-/// Who sends a service again as it was made does not know what it was given.
+/// Keeps allocated values in an update that omits them.
 fn keep_given(spec: &mut Value, old: &Value) {
     if needs_address(old) && needs_address(spec) {
         for name in ["clusterIP", "clusterIPs"] {
@@ -70,10 +73,11 @@ fn keep_given(spec: &mut Value, old: &Value) {
         }
     }
     if gives_node_ports(old) && gives_node_ports(spec) {
-        let kept = node_ports(spec);
+        let kept: Seen<i64> = node_ports(spec).into_iter().collect();
+        let given: BTreeMap<&str, i64> =
+            old.list("ports").iter().map(|port| (port.text("name"), port.int("nodePort"))).collect();
         for port in spec.list_mut("ports") {
-            let given = old.list("ports").iter().rev().find(|it| it.text("name") == port.text("name"));
-            let given = given.map_or(0, |it| it.int("nodePort"));
+            let given = given.get(port.text("name")).copied().unwrap_or(0);
             if given != 0 && !kept.contains(&given) {
                 port.set_default("nodePort", given);
             }
@@ -84,7 +88,7 @@ fn keep_given(spec: &mut Value, old: &Value) {
     }
 }
 
-/// `clusterIP` and `clusterIPs` say the same; who changes one means both.
+/// Synchronizes `clusterIP` and `clusterIPs`; changing one changes both.
 fn sync_addresses(spec: &mut Value, old: &Value) {
     let unchanged = same(spec.field("clusterIPs"), old.field("clusterIPs"));
     let (now, before) = (spec.text("clusterIP").to_owned(), old.text("clusterIP"));
@@ -98,7 +102,7 @@ fn sync_addresses(spec: &mut Value, old: &Value) {
     }
 }
 
-/// What the new type has no use for goes, if it was not changed as well.
+/// Drops unchanged values that the new type does not use.
 fn drop_unused(spec: &mut Value, old: &Value) {
     if needs_address(old) && !needs_address(spec) {
         let kept = |name: &str, spec: &Value| same(spec.field(name), old.field(name));
@@ -113,7 +117,7 @@ fn drop_unused(spec: &mut Value, old: &Value) {
         }
     }
     if needs_node_ports(old) && !needs_node_ports(spec) {
-        let before = node_ports(old);
+        let before: Seen<i64> = node_ports(old).into_iter().collect();
         if node_ports(spec).iter().all(|port| before.contains(port)) {
             spec.list_mut("ports").iter_mut().for_each(|port| port.unset("nodePort"));
         }
@@ -132,7 +136,7 @@ fn drop_unused(spec: &mut Value, old: &Value) {
     }
 }
 
-/// Says of which families the addresses of a service are, where it does not say so itself, before it gets them.
+/// Sets the address families of a service that does not specify them, before allocation.
 ///
 /// # Errors
 /// What a cluster with one family of addresses, IPv4, cannot give.
@@ -169,7 +173,7 @@ pub fn init_families(service: &mut Value, old: Option<&Value>) -> Errors {
     errors
 }
 
-/// There is one family in the cluster.
+/// Validates a service in a cluster with one address family.
 fn validate_single(spec: &Value, all: &[&str], families: &[&str], at: &Path<'_>, errors: &mut Errors) {
     let policy = spec.text("ipFamilyPolicy");
     let here = at.child("ipFamilyPolicy");

@@ -5,13 +5,13 @@ use api::json::Value;
 use api::names;
 
 use super::resource_names;
-use crate::document::{Read, same};
+use crate::document::same;
 use crate::meta::{self, invalid};
 
 pub(crate) const ACCESS_MODES: &[&str] = &["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
 pub(crate) const VOLUME_MODES: &[&str] = &["Block", "Filesystem"];
 
-/// What an old claim makes acceptable.
+/// Exceptions that an old claim permits.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Lenience {
     /// The old selector had values that no label can have.
@@ -98,7 +98,7 @@ fn validate_source(source: &Value, allow_bad_group: bool, at: &Path<'_>, errors:
     }
 }
 
-/// A template of a claim: only labels and annotations may be set in its metadata.
+/// Validates the template of a claim; its metadata may have only labels and annotations.
 pub(crate) fn validate_template(template: &Value, at: &Path<'_>, errors: &mut Errors) {
     validate_template_metadata(template.field("metadata"), &at.child("metadata"), errors);
     validate_spec(template.field("spec"), Lenience::default(), &at.child("spec"), errors);

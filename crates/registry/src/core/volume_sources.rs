@@ -8,10 +8,10 @@ use api::json::Value;
 use api::names;
 
 use super::pod::volumes::validate_no_backsteps;
-use crate::document::Read;
 use crate::meta::invalid;
 
-/// A source by the name of its field; `owner` is the volume's name. Kinds that only pods have are not known here.
+/// Validates the volume source in the field of that name; `owner` is the volume's name. Sources that only pods have are
+/// validated elsewhere.
 pub(crate) fn validate(
     kind: &str,
     source: &Value,
@@ -170,7 +170,7 @@ fn is_initiator(name: &str) -> bool {
     is_date && is_authority && tail.is_none_or(is_tail)
 }
 
-/// Why a volume that names its initiator has too long a name or portal.
+/// Message for an initiator with a too long volume name and portal.
 pub(crate) const TOO_LONG: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified.";
 
 fn validate_iscsi(source: &Value, owner: &str, is_persistent: bool, at: &Path<'_>, errors: &mut Errors) {

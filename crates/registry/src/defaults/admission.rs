@@ -2,8 +2,6 @@
 
 use api::json::Value;
 
-use crate::document::Edit;
-
 pub(super) fn apply(name: &str, object: &mut Value) {
     match name {
         "ValidatingWebhook" | "MutatingWebhook" => {

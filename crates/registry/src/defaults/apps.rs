@@ -3,7 +3,6 @@
 use api::json::Value;
 
 use crate::apps::TEMPLATE_GENERATION;
-use crate::document::{Edit, Read};
 
 pub(super) fn apply(name: &str, object: &mut Value) {
     match name {

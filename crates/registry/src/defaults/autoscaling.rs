@@ -3,8 +3,6 @@
 use api::json;
 use api::json::Value;
 
-use crate::document::{Edit, Read};
-
 pub(super) fn apply(version: &str, autoscaler: &mut Value) {
     let spec = autoscaler.make("spec");
     spec.set_missing("minReplicas", 1_i64);
@@ -25,7 +23,7 @@ pub(super) fn apply(version: &str, autoscaler: &mut Value) {
     }
 }
 
-/// What is measured where nothing is said.
+/// Default metric.
 pub(crate) fn cpu_metric() -> Value {
     let target = json!({"type": "Utilization", "averageUtilization": 80_i64});
     json!({"type": "Resource", "resource": {"name": "cpu", "target": target}})

@@ -1,10 +1,10 @@
 //! Defaults of the core group.
 
 use api::json::{Object, Value};
+use api::well_known::{DEFAULT_SCHEDULER, LABEL_METADATA_NAME};
 
 use super::image;
 use crate::core::config::merge_string_data;
-use crate::document::{Edit, Read};
 
 pub(super) fn apply(name: &str, object: &mut Value) {
     match name {
@@ -43,7 +43,7 @@ pub(super) fn apply(name: &str, object: &mut Value) {
         "Namespace" => {
             let name = object.map("metadata").get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
             if !name.is_empty() {
-                object.make("metadata").make("labels").set("kubernetes.io/metadata.name", name);
+                object.make("metadata").make("labels").set(LABEL_METADATA_NAME, name);
             }
         }
         "NamespaceStatus" => object.set_default("phase", "Active"),
@@ -105,7 +105,7 @@ fn pod(pod: &mut Value) {
     }
 }
 
-/// What is limited is requested.
+/// Limits become default requests.
 fn default_requests(resources: &mut Value) {
     let limits = resources.map("limits").clone();
     if limits.is_empty() {
@@ -133,7 +133,7 @@ fn pod_spec(spec: &mut Value) {
     spec.set_default("restartPolicy", "Always");
     spec.set_missing("securityContext", Value::object());
     spec.set_missing("terminationGracePeriodSeconds", 30_i64);
-    spec.set_default("schedulerName", "default-scheduler");
+    spec.set_default("schedulerName", DEFAULT_SCHEDULER);
 }
 
 /// The single field and the first item of the list are the same; the single one wins.

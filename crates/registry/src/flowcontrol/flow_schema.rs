@@ -1,11 +1,11 @@
-//! What is wrong with a FlowSchema.
+//! Validation of FlowSchemas.
 
 use api::field::{Errors, Path};
 use api::json::{self, Value};
 use api::names;
 
 use super::{PACKAGE, validate_status};
-use crate::document::{Read, same};
+use crate::document::same;
 use crate::meta;
 use crate::render;
 
@@ -90,7 +90,7 @@ fn validate_rule(rule: &Value, at: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-/// Each kind of subject has a field of its own.
+/// Field of each kind of subject.
 const SUBJECTS: [(&str, &str); 3] = [("ServiceAccount", "serviceAccount"), ("User", "user"), ("Group", "group")];
 
 fn validate_subject(subject: &Value, at: &Path<'_>, errors: &mut Errors) {

@@ -1,19 +1,19 @@
-//! What is wrong with a PriorityLevelConfiguration.
+//! Validation of PriorityLevelConfigurations.
 
 use api::field::{Errors, Path};
 use api::json::{self, Value};
 use api::names;
 
 use super::{PACKAGE, validate_status};
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta;
 use crate::render;
 
 const QUEUES_MAX: i64 = 10_000_000;
-/// How many bits of a hash choose the queues of a flow.
+/// Number of hash bits that choose the queues of a flow.
 const HASH_BITS: f64 = 60.0;
 
-/// What was once the way to say zero shares in an older version.
+/// Annotation for zero shares in an older version.
 const OLD_ANNOTATION: &str = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares";
 
 const EXEMPT: &str = r#"{"type":"Exempt","exempt":{"nominalConcurrencyShares":0,"lendablePercent":0}}"#;
@@ -71,7 +71,7 @@ fn validate_spec(name: &str, spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// Declared rules, which come behind the written ones: a part is there if the type says so, and only then.
+/// Declarative rules, after the handwritten ones: a part exists if and only if the type requires it.
 fn validate_parts(spec: &Value, errors: &mut Errors) {
     let at = Path::new("spec");
     let kind = spec.text("type");

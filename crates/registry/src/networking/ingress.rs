@@ -8,7 +8,6 @@ use api::names;
 
 use crate::core::addresses;
 use crate::core::pod::probes::validate_port_number;
-use crate::document::{Edit, Read};
 use crate::generic;
 use crate::meta::{self, immutable, invalid};
 use crate::strategy::{Part, Strategy};
@@ -16,6 +15,13 @@ use crate::strategy::{Part, Strategy};
 const CLASS_ANNOTATION: &str = "kubernetes.io/ingress.class";
 
 pub(crate) const INGRESS: Strategy = Strategy {
+    warn: |ingress, old, _| {
+        let is_set = ingress.field("metadata").map("annotations").contains_key(CLASS_ANNOTATION);
+        let is_warned = old.is_none() && is_set && !ingress.field("spec").has("ingressClassName");
+        let text =
+            format!("annotation \"{CLASS_ANNOTATION}\" is deprecated, please use 'spec.ingressClassName' instead");
+        is_warned.then_some(text).into_iter().collect()
+    },
     validate_create: |ingress, _, errors| {
         meta::validate(ingress, true, names::dns1123_subdomain, errors);
         validate_spec(ingress.field("spec"), None, errors);
@@ -54,7 +60,8 @@ pub(crate) const CLASS: Strategy = Strategy {
     validate_update: |class, old, _, errors| {
         meta::validate_update(class, old, errors);
         let (spec, at) = (class.field("spec"), Path::new("spec"));
-        immutable(spec.field("controller"), old.field("spec").field("controller"), at.child("controller"), errors);
+        let controller = |spec: &Value| Value::from(spec.text("controller"));
+        immutable(&controller(spec), &controller(old.field("spec")), at.child("controller"), errors);
         validate_class(spec, errors);
     },
     ..generic::COUNTED
@@ -71,7 +78,7 @@ fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
         validate_backend(backend, &at.child("defaultBackend"), errors);
     }
     let rules = at.child("rules");
-    // Kubernetes: rules with wildcards were not looked at before; what is there may stay.
+    // Kubernetes: rules with wildcards were not validated before; existing ones may stay.
     let keeps_bad_rules = old.is_some_and(has_bad_wildcard_rule);
     for (index, rule) in spec.list("rules").iter().enumerate() {
         let here = rules.index(index);

@@ -8,7 +8,6 @@ use api::names;
 
 use crate::core::addresses;
 use crate::core::pod::probes::validate_port_number;
-use crate::document::Read;
 use crate::generic;
 use crate::meta::{self, invalid};
 use crate::strategy::Strategy;
@@ -25,8 +24,8 @@ pub(crate) const POLICY: Strategy = Strategy {
     ..generic::WITH_GENERATION
 };
 
-/// What may stay though it is wrong.
-struct Kept<'a> {
+/// Invalid values that may stay.
+struct ToleratedValues<'a> {
     bad_selector_values: bool,
     ranges: Vec<&'a str>,
 }
@@ -35,7 +34,7 @@ const RULES: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
 
 fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
     let at = Path::new("spec");
-    let kept = Kept {
+    let kept = ToleratedValues {
         bad_selector_values: old.is_some_and(|old| meta::has_bad_values(old.field("podSelector"))),
         ranges: old.map(ranges).unwrap_or_default(),
     };
@@ -127,7 +126,7 @@ fn validate_port(port: &Value, at: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_peer(peer: &Value, kept: &Kept<'_>, at: &Path<'_>, errors: &mut Errors) {
+fn validate_peer(peer: &Value, kept: &ToleratedValues<'_>, at: &Path<'_>, errors: &mut Errors) {
     let mut count = 0_usize;
     for name in ["podSelector", "namespaceSelector"] {
         if let Some(selector) = peer.optional(name) {
@@ -146,7 +145,7 @@ fn validate_peer(peer: &Value, kept: &Kept<'_>, at: &Path<'_>, errors: &mut Erro
     }
 }
 
-fn validate_block(block: &Value, kept: &Kept<'_>, at: &Path<'_>, errors: &mut Errors) {
+fn validate_block(block: &Value, kept: &ToleratedValues<'_>, at: &Path<'_>, errors: &mut Errors) {
     let cidr = block.text("cidr");
     if cidr.is_empty() {
         return;
@@ -157,11 +156,12 @@ fn validate_block(block: &Value, kept: &Kept<'_>, at: &Path<'_>, errors: &mut Er
         }
         addresses::parse_range(text)
     };
-    let Some((network, length)) = validate(cidr, at.child("cidr"), errors) else { return };
+    let Some(network) = validate(cidr, at.child("cidr"), errors) else { return };
     let except = at.child("except");
     for (index, text) in block.texts("except").enumerate() {
-        let Some((inner, inner_length)) = validate(text, except.index(index), errors) else { continue };
-        if !addresses::contains((network, length), inner) || length >= inner_length {
+        let Some((inner, _)) = validate(text, except.index(index), errors) else { continue };
+        // Kubernetes compares the lengths as written, also where one address is IPv4 mapped into IPv6.
+        if !addresses::contains(network, inner) || addresses::written_length(cidr) >= addresses::written_length(text) {
             errors.invalid(except.index(index), text, "must be a strict subset of `cidr`");
         }
     }

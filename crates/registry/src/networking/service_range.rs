@@ -5,7 +5,6 @@ use api::json::Value;
 use api::names;
 
 use crate::core::addresses;
-use crate::document::Read;
 use crate::generic;
 use crate::meta::{self, IMMUTABLE};
 use crate::render;

@@ -3,7 +3,7 @@
 use api::json::Value;
 use api::time::Timestamp;
 
-use super::{AGE, NAME, PLAIN, Printer, age, int, label_text, list, name, or, or_none, since, text, wide};
+use super::{AGE, NAME, PLAIN, Printer, age, label_text, name, or, or_none, since, text, wide};
 
 pub(crate) const NAMESPACES: Printer = Printer {
     columns: &[NAME, text("Status", "Whether it is active or going away."), AGE],
@@ -54,13 +54,13 @@ pub(crate) const SERVICES: Printer = Printer {
 
 fn external(service: &Value) -> String {
     let texts = |path: &[&str]| -> Vec<String> {
-        list(service, path).iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
+        service.list_at(path).iter().filter_map(Value::as_str).map(ToOwned::to_owned).collect()
     };
     let given = texts(&["spec", "externalIPs"]);
     match service.str_at(&["spec", "type"]) {
-        Some("ExternalName") => service.str_at(&["spec", "externalName"]).unwrap_or_default().to_owned(),
+        Some("ExternalName") => service.text_at(&["spec", "externalName"]).to_owned(),
         Some("LoadBalancer") => {
-            let ingress = list(service, &["status", "loadBalancer", "ingress"]);
+            let ingress = service.list_at(&["status", "loadBalancer", "ingress"]);
             let mut all: Vec<String> = ingress
                 .iter()
                 .filter_map(|it| it.str_at(&["ip"]).or_else(|| it.str_at(&["hostname"])))
@@ -75,13 +75,14 @@ fn external(service: &Value) -> String {
 }
 
 fn ports(service: &Value) -> String {
-    let ports: Vec<String> = list(service, &["spec", "ports"])
+    let ports: Vec<String> = service
+        .list_at(&["spec", "ports"])
         .iter()
         .map(|port| {
-            let protocol = port.str_at(&["protocol"]).unwrap_or_default();
-            match int(port, &["nodePort"]) {
-                0 => format!("{}/{protocol}", int(port, &["port"])),
-                node_port => format!("{}:{node_port}/{protocol}", int(port, &["port"])),
+            let protocol = port.text("protocol");
+            match port.int("nodePort") {
+                0 => format!("{}/{protocol}", port.int("port")),
+                node_port => format!("{}:{node_port}/{protocol}", port.int("port")),
             }
         })
         .collect();
@@ -111,7 +112,7 @@ pub(crate) const EVENTS: Printer = Printer {
 };
 
 fn event(event: &Value, now: Timestamp) -> Vec<Value> {
-    let text = |path: &[&str]| event.str_at(path).unwrap_or_default();
+    let text = |path: &[&str]| event.text_at(path);
     let first = match text(&["firstTimestamp"]) {
         "" => text(&["eventTime"]),
         time => time,
@@ -122,8 +123,8 @@ fn event(event: &Value, now: Timestamp) -> Vec<Value> {
         (None, "") => first,
         (None, time) => time,
     };
-    let series_count = event.at(&["series", "count"]).and_then(Value::as_i64);
-    let count = series_count.unwrap_or_else(|| int(event, &["count"]).max(1));
+    let series_count = event.i64_at(&["series", "count"]);
+    let count = series_count.unwrap_or_else(|| event.int("count").max(1));
     let kind = text(&["involvedObject", "kind"]).to_lowercase();
     let object = match text(&["involvedObject", "name"]) {
         "" => kind,

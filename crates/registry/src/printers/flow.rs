@@ -2,7 +2,7 @@
 
 use api::json::Value;
 
-use super::{AGE, NAME, PLAIN, Printer, age, condition, int, name, or, text};
+use super::{AGE, NAME, PLAIN, Printer, age, condition, name, or, text};
 
 pub(crate) const SCHEMAS: Printer = Printer {
     columns: &[
@@ -17,7 +17,7 @@ pub(crate) const SCHEMAS: Printer = Printer {
         vec![
             name(it),
             or(it, &["spec", "priorityLevelConfiguration", "name"], ""),
-            int(it, &["spec", "matchingPrecedence"]).into(),
+            it.int_at(&["spec", "matchingPrecedence"]).into(),
             or(it, &["spec", "distinguisherMethod", "type"], "<none>"),
             age(it, now),
             condition(it, "Dangling").unwrap_or("?").into(),
@@ -37,7 +37,7 @@ pub(crate) const LEVELS: Printer = Printer {
         AGE,
     ],
     cells: |it, now| {
-        let number = |path: &[&str]| it.at(path).and_then(Value::as_i64).map_or_else(|| "<none>".into(), Value::from);
+        let number = |path: &[&str]| it.i64_at(path).map_or_else(|| "<none>".into(), Value::from);
         let queuing = |field| number(&["spec", "limited", "limitResponse", "queuing", field]);
         vec![
             name(it),

@@ -2,7 +2,7 @@
 
 use api::json::Value;
 
-use super::{AGE, NAME, PLAIN, Printer, age, int, joined, list, name, or, or_none, selector_text, text};
+use super::{AGE, NAME, PLAIN, Printer, age, joined, name, or, or_none, selector_text, text};
 
 /// At most this many items are shown in a cell.
 const SHOWN_MAX: usize = 3;
@@ -20,17 +20,17 @@ fn some_of(items: &[String]) -> String {
 pub(crate) const ENDPOINTS: Printer = Printer {
     columns: &[NAME, text("Endpoints", "Where the service is."), AGE],
     cells: |it, now| {
-        let subsets = list(it, &["subsets"]);
+        let subsets = it.list("subsets");
         let mut all = Vec::new();
         for subset in subsets {
-            let ports = list(subset, &["ports"]);
-            let addresses = list(subset, &["addresses"]).iter().map(|it| it.str_at(&["ip"]).unwrap_or_default());
+            let ports = subset.list("ports");
+            let addresses = subset.list("addresses").iter().map(|it| it.text("ip"));
             if ports.is_empty() {
                 all.extend(addresses.map(ToOwned::to_owned));
                 continue;
             }
             for port in ports {
-                let port = int(port, &["port"]);
+                let port = port.int("port");
                 let host = |ip: &str| if ip.contains(':') { format!("[{ip}]:{port}") } else { format!("{ip}:{port}") };
                 all.extend(addresses.clone().map(host));
             }
@@ -58,8 +58,8 @@ pub(crate) const ENDPOINT_SLICES: Printer = Printer {
             Some(number) => number.to_string(),
             None => port.str_at(&["name"]).unwrap_or("*").to_owned(),
         };
-        let ports: Vec<String> = list(it, &["ports"]).iter().map(port).collect();
-        let addresses = list(it, &["endpoints"]).iter().flat_map(|endpoint| list(endpoint, &["addresses"]));
+        let ports: Vec<String> = it.list("ports").iter().map(port).collect();
+        let addresses = it.list("endpoints").iter().flat_map(|endpoint| endpoint.list("addresses"));
         let addresses: Vec<String> = addresses.filter_map(Value::as_str).map(ToOwned::to_owned).collect();
         vec![name(it), or(it, &["addressType"], ""), some_of(&ports).into(), some_of(&addresses).into(), age(it, now)]
     },
@@ -80,8 +80,9 @@ pub(crate) const INGRESSES: Printer = Printer {
             Some(class) => class.into(),
             None => "<none>".into(),
         };
-        let ports = if list(it, &["spec", "tls"]).is_empty() { "80" } else { "80, 443" };
-        let mut addresses: Vec<&str> = list(it, &["status", "loadBalancer", "ingress"])
+        let ports = if it.list_at(&["spec", "tls"]).is_empty() { "80" } else { "80, 443" };
+        let mut addresses: Vec<&str> = it
+            .list_at(&["status", "loadBalancer", "ingress"])
             .iter()
             .filter_map(|it| {
                 let part = |field| it.str_at(&[field]).filter(|text| !text.is_empty());
@@ -93,7 +94,7 @@ pub(crate) const INGRESSES: Printer = Printer {
         vec![
             name(it),
             class,
-            hosts(list(it, &["spec", "rules"])).into(),
+            hosts(it.list_at(&["spec", "rules"])).into(),
             addresses.join(",").into(),
             ports.into(),
             age(it, now),
@@ -108,7 +109,7 @@ fn hosts(rules: &[Value]) -> String {
     let mut more = false;
     for rule in rules {
         more |= shown.len() == SHOWN_MAX;
-        let host = rule.str_at(&["host"]).unwrap_or_default();
+        let host = rule.text("host");
         if !more && !host.is_empty() {
             shown.push(host);
         }
@@ -124,12 +125,12 @@ pub(crate) const INGRESS_CLASSES: Printer = Printer {
     columns: &[NAME, text("Controller", "Who serves it."), text("Parameters", "What configures it."), AGE],
     cells: |it, now| {
         let default = it.at(&["metadata", "annotations", "ingressclass.kubernetes.io/is-default-class"]);
-        let mut shown = it.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+        let mut shown = it.text_at(&["metadata", "name"]).to_owned();
         if default.and_then(Value::as_str) == Some("true") {
             shown.push_str(" (default)");
         }
         let parameters = it.at(&["spec", "parameters"]).filter(|it| !it.is_null()).map(|it| {
-            let text = |field| it.str_at(&[field]).unwrap_or_default();
+            let text = |field| it.text(field);
             let group = it.str_at(&["apiGroup"]).map(|group| format!(".{group}")).unwrap_or_default();
             format!("{}{group}/{}", text("kind"), text("name"))
         });
@@ -148,7 +149,7 @@ pub(crate) const POLICIES: Printer = Printer {
 pub(crate) const SERVICE_RANGES: Printer = Printer {
     columns: &[NAME, text("CIDRs", "The ranges."), AGE],
     cells: |it, now| {
-        let ranges: Vec<&str> = list(it, &["spec", "cidrs"]).iter().filter_map(Value::as_str).collect();
+        let ranges: Vec<&str> = it.list_at(&["spec", "cidrs"]).iter().filter_map(Value::as_str).collect();
         vec![name(it), ranges.join(",").into(), age(it, now)]
     },
     ..PLAIN
@@ -158,7 +159,7 @@ pub(crate) const ADDRESSES: Printer = Printer {
     columns: &[NAME, text("ParentRef", "What uses it."), AGE],
     cells: |it, now| {
         let parent = it.at(&["spec", "parentRef"]).filter(|it| !it.is_null()).map(|parent| {
-            let text = |field| parent.str_at(&[field]).unwrap_or_default();
+            let text = |field| parent.text(field);
             let group = if text("group").is_empty() { String::new() } else { format!(".{}", text("group")) };
             let namespace =
                 if text("namespace").is_empty() { String::new() } else { format!("/{}", text("namespace")) };
@@ -173,15 +174,15 @@ pub(crate) const API_SERVICES: Printer = Printer {
     columns: &[NAME, text("Service", "Who serves it."), text("Available", "Whether it is served."), AGE],
     cells: |it, now| {
         let service = it.at(&["spec", "service"]).filter(|it| !it.is_null()).map(|service| {
-            let text = |field| service.str_at(&[field]).unwrap_or_default();
+            let text = |field| service.text(field);
             format!("{}/{}", text("namespace"), text("name"))
         });
-        let conditions = list(it, &["status", "conditions"]);
+        let conditions = it.list_at(&["status", "conditions"]);
         let condition = conditions.iter().find(|it| it.str_at(&["type"]) == Some("Available"));
         let available = condition.map_or_else(
             || "Unknown".to_owned(),
             |condition| {
-                let text = |field| condition.str_at(&[field]).unwrap_or_default();
+                let text = |field| condition.text(field);
                 match (text("status"), text("reason")) {
                     ("True", _) => "True".to_owned(),
                     (status, "") => status.to_owned(),
@@ -202,7 +203,7 @@ pub(crate) const POD_TEMPLATES: Printer = Printer {
         text("Pod Labels", "The labels of its pods."),
     ],
     cells: |it, _| {
-        let containers = list(it, &["template", "spec", "containers"]);
+        let containers = it.list_at(&["template", "spec", "containers"]);
         vec![
             name(it),
             joined(containers, "name").into(),

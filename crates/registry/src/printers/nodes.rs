@@ -3,7 +3,7 @@
 use api::json::Value;
 use api::time::Timestamp;
 
-use super::{AGE, NAME, PLAIN, Printer, age, condition, list, name, or, text, wide};
+use super::{AGE, NAME, PLAIN, Printer, age, condition, name, or, text, wide};
 
 pub(crate) const PRINTER: Printer = Printer {
     columns: &[
@@ -28,7 +28,7 @@ fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
         Some(_) => "NotReady".to_owned(),
         None => "Unknown".to_owned(),
     };
-    if node.at(&["spec", "unschedulable"]).and_then(Value::as_bool) == Some(true) {
+    if node.bool_at(&["spec", "unschedulable"]) == Some(true) {
         status.push_str(",SchedulingDisabled");
     }
     let info = |field: &str, other: &str| or(node, &["status", "nodeInfo", field], other);
@@ -47,7 +47,7 @@ fn cells(node: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn kernel(node: &Value) -> String {
-    let info = |field: &str| node.str_at(&["status", "nodeInfo", field]).unwrap_or_default();
+    let info = |field: &str| node.text_at(&["status", "nodeInfo", field]);
     match (info("kernelVersion"), info("architecture")) {
         ("", _) => "<unknown>".to_owned(),
         (kernel, "") => kernel.to_owned(),
@@ -57,8 +57,7 @@ fn kernel(node: &Value) -> String {
 
 fn roles(node: &Value) -> String {
     let mut roles: Vec<&str> = Vec::new();
-    for (key, value) in node.at(&["metadata", "labels"]).and_then(Value::as_object).into_iter().flat_map(|it| it.iter())
-    {
+    for (key, value) in node.object_at(&["metadata", "labels"]).into_iter().flat_map(|it| it.iter()) {
         if let Some(role) = key.strip_prefix("node-role.kubernetes.io/") {
             roles.extend(Some(role).filter(|role| !role.is_empty()));
         } else if key == "kubernetes.io/role" {
@@ -71,7 +70,7 @@ fn roles(node: &Value) -> String {
 }
 
 fn address<'a>(node: &'a Value, kind: &str) -> &'a str {
-    let addresses = list(node, &["status", "addresses"]);
+    let addresses = node.list_at(&["status", "addresses"]);
     let found = addresses.iter().find(|it| it.str_at(&["type"]) == Some(kind));
     found.and_then(|it| it.str_at(&["address"])).unwrap_or("<none>")
 }

@@ -4,8 +4,7 @@ use api::json::Value;
 use api::time::Timestamp;
 
 use super::{
-    AGE, Column, NAME, PLAIN, Printer, age, condition, human_duration, int, list, name, number, or, or_none, since,
-    text,
+    AGE, Column, NAME, PLAIN, Printer, age, condition, human_duration, name, number, or, or_none, since, text,
 };
 
 const fn flag(name: &'static str, description: &'static str, priority: u8) -> Column {
@@ -21,7 +20,7 @@ pub(crate) const QUOTAS: Printer = Printer {
     ],
     cells: |it, now| {
         let (mut requests, mut limits) = (Vec::new(), Vec::new());
-        let hard = it.at(&["status", "hard"]).and_then(Value::as_object);
+        let hard = it.object_at(&["status", "hard"]);
         let mut names: Vec<&str> = hard.into_iter().flat_map(|hard| hard.keys()).collect();
         names.sort_unstable();
         for resource in names {
@@ -45,16 +44,16 @@ pub(crate) const AUTOSCALERS: Printer = Printer {
         AGE,
     ],
     cells: |it, now| {
-        let target = |field| it.str_at(&["spec", "scaleTargetRef", field]).unwrap_or_default();
-        let min = it.at(&["spec", "minReplicas"]).and_then(Value::as_i64);
-        let metrics = metrics(list(it, &["spec", "metrics"]), list(it, &["status", "currentMetrics"]));
+        let target = |field| it.text_at(&["spec", "scaleTargetRef", field]);
+        let min = it.i64_at(&["spec", "minReplicas"]);
+        let metrics = metrics(it.list_at(&["spec", "metrics"]), it.list_at(&["status", "currentMetrics"]));
         vec![
             name(it),
             format!("{}/{}", target("kind"), target("name")).into(),
             metrics.into(),
             min.map_or_else(|| "<unset>".to_owned(), |min| min.to_string()).into(),
-            int(it, &["spec", "maxReplicas"]).into(),
-            int(it, &["status", "currentReplicas"]).into(),
+            it.int_at(&["spec", "maxReplicas"]).into(),
+            it.int_at(&["status", "currentReplicas"]).into(),
             age(it, now),
         ]
     },
@@ -75,7 +74,7 @@ fn metrics(wanted: &[Value], current: &[Value]) -> String {
 }
 
 fn one_metric(metric: &Value, current: Option<&Value>) -> String {
-    let (field, has_name) = match metric.str_at(&["type"]).unwrap_or_default() {
+    let (field, has_name) = match metric.text("type") {
         "External" => ("external", false),
         "Pods" => ("pods", false),
         "Object" => ("object", false),
@@ -91,8 +90,7 @@ fn one_metric(metric: &Value, current: Option<&Value>) -> String {
     let target = |part: &str| shown(metric.at(&[field, "target", part]));
     let now = |part: &str| shown(current.and_then(|current| current.at(&[field, "current", part])));
     let unknown = || "<unknown>".to_owned();
-    let prefix =
-        if has_name { format!("{}: ", metric.str_at(&[field, "name"]).unwrap_or_default()) } else { String::new() };
+    let prefix = if has_name { format!("{}: ", metric.text_at(&[field, "name"])) } else { String::new() };
     match (target("averageValue"), has_name) {
         (Some(wanted), _) => {
             let suffix = if matches!(field, "external" | "object") { " (avg)" } else { "" };
@@ -111,7 +109,7 @@ fn one_metric(metric: &Value, current: Option<&Value>) -> String {
 
 pub(crate) const WEBHOOKS: Printer = Printer {
     columns: &[NAME, number("Webhooks", "How many there are."), AGE],
-    cells: |it, now| vec![name(it), count(list(it, &["webhooks"])), age(it, now)],
+    cells: |it, now| vec![name(it), count(it.list("webhooks")), age(it, now)],
     ..PLAIN
 };
 
@@ -122,7 +120,7 @@ fn count(items: &[Value]) -> Value {
 fn param_kind(it: &Value) -> Value {
     match it.at(&["spec", "paramKind"]).filter(|it| !it.is_null()) {
         Some(kind) => {
-            let text = |field| kind.str_at(&[field]).unwrap_or_default();
+            let text = |field| kind.text(field);
             format!("{}/{}", text("apiVersion"), text("kind")).into()
         }
         None => "<unset>".into(),
@@ -131,13 +129,13 @@ fn param_kind(it: &Value) -> Value {
 
 pub(crate) const VALIDATING_POLICIES: Printer = Printer {
     columns: &[NAME, number("Validations", "How many there are."), text("ParamKind", "What configures it."), AGE],
-    cells: |it, now| vec![name(it), count(list(it, &["spec", "validations"])), param_kind(it), age(it, now)],
+    cells: |it, now| vec![name(it), count(it.list_at(&["spec", "validations"])), param_kind(it), age(it, now)],
     ..PLAIN
 };
 
 pub(crate) const MUTATING_POLICIES: Printer = Printer {
     columns: &[NAME, number("Mutations", "How many there are."), text("ParamKind", "What configures it."), AGE],
-    cells: |it, now| vec![name(it), count(list(it, &["spec", "mutations"])), param_kind(it), age(it, now)],
+    cells: |it, now| vec![name(it), count(it.list_at(&["spec", "mutations"])), param_kind(it), age(it, now)],
     ..PLAIN
 };
 
@@ -145,7 +143,7 @@ pub(crate) const POLICY_BINDINGS: Printer = Printer {
     columns: &[NAME, text("PolicyName", "The policy."), text("ParamRef", "What configures it."), AGE],
     cells: |it, now| {
         let param = it.at(&["spec", "paramRef"]).filter(|it| !it.is_null()).map(|param| {
-            let text = |field| param.str_at(&[field]).unwrap_or_default();
+            let text = |field| param.text(field);
             match (text("namespace"), text("name")) {
                 (_, "") => super::selector_text(param.get("selector")),
                 ("", name) => format!("*/{name}"),
@@ -168,7 +166,7 @@ pub(crate) const SIGNING_REQUESTS: Printer = Printer {
         text("Condition", "What became of it."),
     ],
     cells: |it, now| {
-        let duration = it.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).map(human_duration);
+        let duration = it.i64_at(&["spec", "expirationSeconds"]).map(human_duration);
         let has = |name: &str| condition(it, name).is_some();
         let mut state = match (has("Denied"), has("Approved")) {
             (true, _) => "Denied",
@@ -205,12 +203,12 @@ pub(crate) const POD_CERTIFICATE_REQUESTS: Printer = Printer {
         text("UnverifiedUserAnnotations", "What the author of the pod tells the signer."),
     ],
     cells: |it, _| {
-        let told = it.at(&["spec", "unverifiedUserAnnotations"]).and_then(Value::as_object);
+        let told = it.object_at(&["spec", "unverifiedUserAnnotations"]);
         let pairs = told.into_iter().flat_map(|told| told.iter());
         let mut pairs: Vec<String> =
             pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
         pairs.sort_unstable();
-        let mut types = list(it, &["status", "conditions"]).iter().filter_map(|it| it.str_at(&["type"]));
+        let mut types = it.list_at(&["status", "conditions"]).iter().filter_map(|it| it.str_at(&["type"]));
         let state = types.rfind(|it| matches!(*it, "Issued" | "Denied" | "Failed")).unwrap_or("Pending");
         vec![
             name(it),
@@ -228,15 +226,15 @@ pub(crate) const POD_CERTIFICATE_REQUESTS: Printer = Printer {
 pub(crate) const REVISIONS: Printer = Printer {
     columns: &[NAME, text("Controller", "Whose revision it is."), text("Revision", "Its number."), AGE],
     cells: |it, now| {
-        let owners = list(it, &["metadata", "ownerReferences"]);
+        let owners = it.list_at(&["metadata", "ownerReferences"]);
         let owner = owners.iter().find(|owner| owner.get("controller").and_then(Value::as_bool) == Some(true));
         let owner = owner.map(|owner| {
-            let text = |field| owner.str_at(&[field]).unwrap_or_default();
+            let text = |field| owner.text(field);
             let group = text("apiVersion").split_once('/').map(|(group, _)| format!(".{group}")).unwrap_or_default();
             format!("{}{}/{}", text("kind").to_lowercase(), group.to_lowercase(), text("name"))
         });
         let owner = owner.unwrap_or_else(|| "<none>".to_owned());
-        vec![name(it), owner.into(), int(it, &["revision"]).into(), age(it, now)]
+        vec![name(it), owner.into(), it.int("revision").into(), age(it, now)]
     },
     ..PLAIN
 };
@@ -268,7 +266,7 @@ pub(crate) const ATTACHMENTS: Printer = Printer {
             or(it, &["spec", "attacher"], ""),
             or(it, &["spec", "source", "persistentVolumeName"], ""),
             or(it, &["spec", "nodeName"], ""),
-            it.at(&["status", "attached"]).and_then(Value::as_bool).unwrap_or_default().into(),
+            it.flag_at(&["status", "attached"]).into(),
             age(it, now),
         ]
     },
@@ -283,7 +281,7 @@ pub(crate) const COMPONENT_STATUSES: Printer = Printer {
         text("Error", "What is wrong."),
     ],
     cells: |it, _| {
-        let healthy = list(it, &["conditions"]).iter().find(|it| it.str_at(&["type"]) == Some("Healthy"));
+        let healthy = it.list("conditions").iter().find(|it| it.str_at(&["type"]) == Some("Healthy"));
         let part = |field| healthy.and_then(|it| it.str_at(&[field])).unwrap_or_default();
         let status = match (healthy, part("status")) {
             (None, _) => "Unknown",
@@ -320,5 +318,5 @@ pub const SCALES: Printer = Printer {
 };
 
 fn scale(it: &Value, now: Timestamp) -> Vec<Value> {
-    vec![name(it), int(it, &["spec", "replicas"]).into(), int(it, &["status", "replicas"]).into(), age(it, now)]
+    vec![name(it), it.int_at(&["spec", "replicas"]).into(), it.int_at(&["status", "replicas"]).into(), age(it, now)]
 }

@@ -2,8 +2,9 @@
 
 use api::json::{Unread, Value};
 use api::time::Timestamp;
+use api::well_known::CONDITION_POD_SCHEDULED;
 
-use super::{AGE, NAME, Printer, age, condition, int, is_deleting, list, name, or_none, since, text, wide};
+use super::{AGE, NAME, Printer, age, condition, is_deleting, name, or_none, since, text, wide};
 
 pub(crate) const PRINTER: Printer = Printer {
     columns: &[
@@ -21,7 +22,7 @@ pub(crate) const PRINTER: Printer = Printer {
     unread: UNREAD,
 };
 
-/// What takes most of the room of a pod, and is not shown.
+/// Large parts of a pod that are not shown.
 const UNREAD: Unread = Unread::new(&[
     "affinity",
     "allocatedResources",
@@ -91,7 +92,7 @@ fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
     } else {
         state.restarts.to_string()
     };
-    let ip = list(pod, &["status", "podIPs"]).first().and_then(|it| it.str_at(&["ip"])).unwrap_or("<none>");
+    let ip = pod.list_at(&["status", "podIPs"]).first().and_then(|it| it.str_at(&["ip"])).unwrap_or("<none>");
     vec![
         name(pod),
         format!("{}/{}", state.ready, state.total).into(),
@@ -106,7 +107,7 @@ fn cells(pod: &Value, now: Timestamp) -> Vec<Value> {
 }
 
 fn readiness_gates(pod: &Value) -> String {
-    let gates = list(pod, &["spec", "readinessGates"]);
+    let gates = pod.list_at(&["spec", "readinessGates"]);
     if gates.is_empty() {
         return "<none>".to_owned();
     }
@@ -126,40 +127,42 @@ struct State {
 
 impl State {
     fn of(pod: &Value) -> Self {
-        let text = |path: &[&str]| pod.str_at(path).unwrap_or_default();
+        let text = |path: &[&str]| pod.text_at(path);
         let phase = text(&["status", "phase"]);
         let mut reason = match text(&["status", "reason"]) {
             "" => phase,
             reason => reason,
         }
         .to_owned();
-        let scheduled =
-            list(pod, &["status", "conditions"]).iter().find(|it| it.str_at(&["type"]) == Some("PodScheduled"));
+        let scheduled = pod
+            .list_at(&["status", "conditions"])
+            .iter()
+            .find(|it| it.str_at(&["type"]) == Some(CONDITION_POD_SCHEDULED));
         if scheduled.and_then(|it| it.str_at(&["reason"])) == Some("SchedulingGated") {
             "SchedulingGated".clone_into(&mut reason);
         }
-        let init_specs = list(pod, &["spec", "initContainers"]);
+        let init_specs = pod.list_at(&["spec", "initContainers"]);
         let restartable = |name: &str| {
             init_specs
                 .iter()
                 .any(|it| it.str_at(&["name"]) == Some(name) && it.str_at(&["restartPolicy"]) == Some("Always"))
         };
         let sidecars = init_specs.iter().filter(|it| it.str_at(&["restartPolicy"]) == Some("Always")).count();
-        let total = list(pod, &["spec", "containers"]).len().saturating_add(sidecars);
+        let total = pod.list_at(&["spec", "containers"]).len().saturating_add(sidecars);
         let mut state = Self { reason, ready: 0, total, restarts: 0, last_restart: None };
         let (mut sidecar_restarts, mut sidecar_last) = (0_i64, None);
         let mut initializing = false;
-        for (index, status) in list(pod, &["status", "initContainerStatuses"]).iter().enumerate() {
-            let count = int(status, &["restartCount"]);
+        for (index, status) in pod.list_at(&["status", "initContainerStatuses"]).iter().enumerate() {
+            let count = status.int("restartCount");
             state.restarts = state.restarts.saturating_add(count);
             later(&mut state.last_restart, status);
-            let is_sidecar = restartable(status.str_at(&["name"]).unwrap_or_default());
+            let is_sidecar = restartable(status.text("name"));
             if is_sidecar {
                 sidecar_restarts = sidecar_restarts.saturating_add(count);
                 later(&mut sidecar_last, status);
             }
             let terminated = status.at(&["state", "terminated"]);
-            if terminated.is_some_and(|it| int(it, &["exitCode"]) == 0) {
+            if terminated.is_some_and(|it| it.int("exitCode") == 0) {
                 continue;
             }
             if is_sidecar && status.get("started").and_then(Value::as_bool) == Some(true) {
@@ -168,7 +171,7 @@ impl State {
                 }
                 continue;
             }
-            let waiting = status.str_at(&["state", "waiting", "reason"]).unwrap_or_default();
+            let waiting = status.text_at(&["state", "waiting", "reason"]);
             state.reason = if let Some(terminated) = terminated {
                 format!("Init:{}", ended(terminated))
             } else if !waiting.is_empty() && waiting != "PodInitializing" {
@@ -194,10 +197,10 @@ impl State {
 
     fn add_containers(&mut self, pod: &Value) {
         let mut running = false;
-        for status in list(pod, &["status", "containerStatuses"]).iter().rev() {
-            self.restarts = self.restarts.saturating_add(int(status, &["restartCount"]));
+        for status in pod.list_at(&["status", "containerStatuses"]).iter().rev() {
+            self.restarts = self.restarts.saturating_add(status.int("restartCount"));
             later(&mut self.last_restart, status);
-            let waiting = status.str_at(&["state", "waiting", "reason"]).unwrap_or_default();
+            let waiting = status.text_at(&["state", "waiting", "reason"]);
             let terminated = status.at(&["state", "terminated"]);
             if !waiting.is_empty() {
                 waiting.clone_into(&mut self.reason);
@@ -217,18 +220,18 @@ impl State {
     }
 }
 
-/// How a container ended.
+/// Describes the end of a container.
 fn ended(terminated: &Value) -> String {
-    let reason = terminated.str_at(&["reason"]).unwrap_or_default();
-    let signal = int(terminated, &["signal"]);
+    let reason = terminated.text("reason");
+    let signal = terminated.int("signal");
     match (reason.is_empty(), signal) {
         (false, _) => reason.to_owned(),
-        (true, 0) => format!("ExitCode:{}", int(terminated, &["exitCode"])),
+        (true, 0) => format!("ExitCode:{}", terminated.int("exitCode")),
         (true, signal) => format!("Signal:{signal}"),
     }
 }
 
-/// Remembers the last end of a container.
+/// Updates the time of the last end of a container.
 fn later(last: &mut Option<String>, status: &Value) {
     let finished = status.str_at(&["lastState", "terminated", "finishedAt"]);
     if let Some(finished) = finished.filter(|it| last.as_deref().is_none_or(|last| *it > last)) {

@@ -2,7 +2,7 @@
 
 use api::json::Value;
 
-use super::{AGE, Column, NAME, PLAIN, Printer, age, int, is_deleting, list, name, number, or, text, wide};
+use super::{AGE, Column, NAME, PLAIN, Printer, age, is_deleting, name, number, or, text, wide};
 
 pub(crate) const BUDGETS: Printer = Printer {
     columns: &[
@@ -18,7 +18,7 @@ pub(crate) const BUDGETS: Printer = Printer {
             Some(Value::String(text)) => text.to_string(),
             Some(other) => other.to_string(),
         };
-        let allowed = int(it, &["status", "disruptionsAllowed"]);
+        let allowed = it.int_at(&["status", "disruptionsAllowed"]);
         vec![name(it), shown("minAvailable").into(), shown("maxUnavailable").into(), allowed.into(), age(it, now)]
     },
     ..PLAIN
@@ -39,7 +39,7 @@ pub(crate) const PRIORITY_CLASSES: Printer = Printer {
     ],
     cells: |it, now| {
         let default = it.get("globalDefault").and_then(Value::as_bool).unwrap_or_default();
-        vec![name(it), int(it, &["value"]).into(), default.into(), age(it, now), or(it, &["preemptionPolicy"], "")]
+        vec![name(it), it.int("value").into(), default.into(), age(it, now), or(it, &["preemptionPolicy"], "")]
     },
     ..PLAIN
 };
@@ -69,15 +69,15 @@ pub(crate) const DEFINITIONS: Printer = Printer {
     ],
     cells: |it, _| {
         let is = |version: &Value, field: &str| version.get(field).and_then(Value::as_bool) == Some(true);
-        let served = list(it, &["spec", "versions"]).iter().filter(|version| is(version, "served"));
+        let served = it.list_at(&["spec", "versions"]).iter().filter(|version| is(version, "served"));
         let mut versions: Vec<String> = served
             .map(|version| {
-                let name = version.str_at(&["name"]).unwrap_or_default();
+                let name = version.text("name");
                 if is(version, "storage") { format!("{name}(storage)") } else { name.to_owned() }
             })
             .collect();
         versions.sort();
-        let short_names = list(it, &["spec", "names", "shortNames"]).iter().filter_map(Value::as_str);
+        let short_names = it.list_at(&["spec", "names", "shortNames"]).iter().filter_map(Value::as_str);
         vec![
             name(it),
             or(it, &["spec", "scope"], ""),
@@ -102,13 +102,13 @@ pub(crate) const BINDINGS: Printer = Printer {
         wide("ServiceAccounts", "To which accounts."),
     ],
     cells: |it, now| {
-        let role = |field: &str| it.str_at(&["roleRef", field]).unwrap_or_default();
+        let role = |field: &str| it.text_at(&["roleRef", field]);
         let subjects = |kind: &str| {
-            let chosen = list(it, &["subjects"]).iter().filter(|subject| subject.str_at(&["kind"]) == Some(kind));
+            let chosen = it.list("subjects").iter().filter(|subject| subject.str_at(&["kind"]) == Some(kind));
             let names = chosen.map(|subject| {
-                let name = subject.str_at(&["name"]).unwrap_or_default();
+                let name = subject.text("name");
                 match kind {
-                    "ServiceAccount" => format!("{}/{name}", subject.str_at(&["namespace"]).unwrap_or_default()),
+                    "ServiceAccount" => format!("{}/{name}", subject.text("namespace")),
                     _ => name.to_owned(),
                 }
             });
@@ -135,7 +135,7 @@ pub(crate) const RESOURCE_CLAIMS: Printer = Printer {
         }
         if it.at(&["status", "allocation"]).is_some_and(|value| !value.is_null()) {
             states.push("allocated");
-            if !list(it, &["status", "reservedFor"]).is_empty() {
+            if !it.list_at(&["status", "reservedFor"]).is_empty() {
                 states.push("reserved");
             }
         } else if states.is_empty() {

@@ -3,8 +3,11 @@
 use std::cmp::Reverse;
 
 use api::json::Value;
+use api::well_known::{
+    ANNOTATION_DEFAULT_STORAGE_CLASS, ANNOTATION_DEFAULT_STORAGE_CLASS_BETA, ANNOTATION_STORAGE_CLASS_BETA,
+};
 
-use super::{AGE, Column, NAME, PLAIN, Printer, age, is_deleting, list, name, number, or, text, wide};
+use super::{AGE, Column, NAME, PLAIN, Printer, age, is_deleting, name, number, or, text, wide};
 
 fn modes(modes: &[Value]) -> String {
     let short = |mode: &Value| match mode.as_str() {
@@ -21,8 +24,7 @@ fn modes(modes: &[Value]) -> String {
 
 /// The class, whose old place is an annotation.
 fn class(object: &Value) -> String {
-    let old =
-        object.at(&["metadata", "annotations", "volume.beta.kubernetes.io/storage-class"]).and_then(Value::as_str);
+    let old = object.str_at(&["metadata", "annotations", ANNOTATION_STORAGE_CLASS_BETA]);
     old.or_else(|| object.str_at(&["spec", "storageClassName"])).unwrap_or_default().to_owned()
 }
 
@@ -46,13 +48,13 @@ pub(crate) const VOLUMES: Printer = Printer {
     ],
     cells: |it, now| {
         let claim = it.at(&["spec", "claimRef"]).map(|claim| {
-            let text = |field: &str| claim.str_at(&[field]).unwrap_or_default();
+            let text = |field: &str| claim.text(field);
             format!("{}/{}", text("namespace"), text("name"))
         });
         vec![
             name(it),
             or(it, &["spec", "capacity", "storage"], "0"),
-            modes(list(it, &["spec", "accessModes"])).into(),
+            modes(it.list_at(&["spec", "accessModes"])).into(),
             or(it, &["spec", "persistentVolumeReclaimPolicy"], ""),
             phase(it),
             claim.unwrap_or_default().into(),
@@ -81,7 +83,7 @@ pub(crate) const CLAIMS: Printer = Printer {
     cells: |it, now| {
         let bound = it.str_at(&["spec", "volumeName"]).is_some_and(|name| !name.is_empty());
         let capacity = if bound { or(it, &["status", "capacity", "storage"], "0") } else { "".into() };
-        let access = if bound { modes(list(it, &["status", "accessModes"])) } else { String::new() };
+        let access = if bound { modes(it.list_at(&["status", "accessModes"])) } else { String::new() };
         vec![
             name(it),
             phase(it),
@@ -123,12 +125,10 @@ pub(crate) const CLASSES: Printer = Printer {
 /// The class that claims get which name none: of those that are marked the newest, then the first by name.
 pub fn default_class(classes: impl Iterator<Item = Value>) -> Option<String> {
     let is_marked = |class: &Value| {
-        let annotation =
-            |key: &str| class.at(&["metadata", "annotations", key]).and_then(Value::as_str) == Some("true");
-        annotation("storageclass.kubernetes.io/is-default-class")
-            || annotation("storageclass.beta.kubernetes.io/is-default-class")
+        let annotation = |key: &str| class.str_at(&["metadata", "annotations", key]) == Some("true");
+        annotation(ANNOTATION_DEFAULT_STORAGE_CLASS) || annotation(ANNOTATION_DEFAULT_STORAGE_CLASS_BETA)
     };
-    let text = |class: &Value, field: &str| class.str_at(&["metadata", field]).unwrap_or_default().to_owned();
+    let text = |class: &Value, field: &str| class.text_at(&["metadata", field]).to_owned();
     let marked = classes.filter(is_marked).map(|it| (Reverse(text(&it, "creationTimestamp")), text(&it, "name")));
     marked.min().map(|(_, name)| name)
 }
@@ -136,8 +136,8 @@ pub fn default_class(classes: impl Iterator<Item = Value>) -> Option<String> {
 pub(crate) const MIGRATIONS: Printer = Printer {
     columns: &[NAME, text("Resource", "GroupResource to migrate"), text("Status", "Status of the migration")],
     cells: |it, _| {
-        let resource = |field: &str| it.str_at(&["spec", "resource", field]).unwrap_or_default();
-        let known = list(it, &["status", "conditions"]).iter().filter(|it| it.str_at(&["status"]) == Some("True"));
+        let resource = |field: &str| it.text_at(&["spec", "resource", field]);
+        let known = it.list_at(&["status", "conditions"]).iter().filter(|it| it.str_at(&["status"]) == Some("True"));
         let mut known = known.filter_map(|it| it.str_at(&["type"]));
         let state = known.rfind(|kind| matches!(*kind, "Running" | "Failed" | "Succeeded"));
         let resource = crate::resources::qualified(resource("resource"), resource("group"));
@@ -149,7 +149,7 @@ pub(crate) const MIGRATIONS: Printer = Printer {
 pub(crate) const NODES: Printer = Printer {
     columns: &[NAME, number("Drivers", "How many drivers the node has."), AGE],
     cells: |it, now| {
-        let drivers = i64::try_from(list(it, &["spec", "drivers"]).len()).unwrap_or(i64::MAX);
+        let drivers = i64::try_from(it.list_at(&["spec", "drivers"]).len()).unwrap_or(i64::MAX);
         vec![name(it), drivers.into(), age(it, now)]
     },
     ..PLAIN
@@ -171,11 +171,11 @@ pub(crate) const DRIVERS: Printer = Printer {
         AGE,
     ],
     cells: |it, now| {
-        let flag = |field: &str| Value::from(it.at(&["spec", field]).and_then(Value::as_bool).unwrap_or_default());
+        let flag = |field: &str| Value::from(it.flag_at(&["spec", field]));
         let audiences: Vec<&str> =
-            list(it, &["spec", "tokenRequests"]).iter().filter_map(|it| it.str_at(&["audience"])).collect();
+            it.list_at(&["spec", "tokenRequests"]).iter().filter_map(|it| it.str_at(&["audience"])).collect();
         let tokens = if audiences.is_empty() { "<unset>".to_owned() } else { audiences.join(",") };
-        let modes: Vec<&str> = list(it, &["spec", "volumeLifecycleModes"]).iter().filter_map(Value::as_str).collect();
+        let modes: Vec<&str> = it.list_at(&["spec", "volumeLifecycleModes"]).iter().filter_map(Value::as_str).collect();
         vec![
             name(it),
             flag("attachRequired"),

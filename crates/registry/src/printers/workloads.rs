@@ -5,8 +5,8 @@ use api::json::Value;
 use api::time::Timestamp;
 
 use super::{
-    AGE, NAME, PLAIN, Printer, age, int, is_deleting, joined, label_text, list, name, number, or_none, selector_text,
-    since, text, wide,
+    AGE, NAME, PLAIN, Printer, age, is_deleting, joined, label_text, name, number, or_none, selector_text, since, text,
+    wide,
 };
 
 const CONTAINERS: super::Column = wide("Containers", "The names of the containers.");
@@ -14,7 +14,7 @@ const IMAGES: super::Column = wide("Images", "The images of the containers.");
 const SELECTOR: super::Column = wide("Selector", "Which pods belong to it.");
 
 fn containers(object: &Value, field: &str) -> Value {
-    joined(list(object, &["spec", "template", "spec", "containers"]), field).into()
+    joined(object.list_at(&["spec", "template", "spec", "containers"]), field).into()
 }
 
 fn selector(object: &Value) -> Value {
@@ -38,12 +38,12 @@ pub(crate) const DEPLOYMENTS: Printer = Printer {
         SELECTOR,
     ],
     cells: |it, now| {
-        let ready = format!("{}/{}", int(it, &["status", "readyReplicas"]), int(it, &["spec", "replicas"]));
+        let ready = format!("{}/{}", it.int_at(&["status", "readyReplicas"]), it.int_at(&["spec", "replicas"]));
         vec![
             name(it),
             ready.into(),
-            int(it, &["status", "updatedReplicas"]).into(),
-            int(it, &["status", "availableReplicas"]).into(),
+            it.int_at(&["status", "updatedReplicas"]).into(),
+            it.int_at(&["status", "availableReplicas"]).into(),
             age(it, now),
             containers(it, "name"),
             containers(it, "image"),
@@ -67,9 +67,9 @@ pub(crate) const REPLICA_SETS: Printer = Printer {
     cells: |it, now| {
         vec![
             name(it),
-            int(it, &["spec", "replicas"]).into(),
-            int(it, &["status", "replicas"]).into(),
-            int(it, &["status", "readyReplicas"]).into(),
+            it.int_at(&["spec", "replicas"]).into(),
+            it.int_at(&["status", "replicas"]).into(),
+            it.int_at(&["status", "readyReplicas"]).into(),
             age(it, now),
             containers(it, "name"),
             containers(it, "image"),
@@ -82,7 +82,7 @@ pub(crate) const REPLICA_SETS: Printer = Printer {
 pub(crate) const STATEFUL_SETS: Printer = Printer {
     columns: &[NAME, text("Ready", "How many pods are ready, of how many."), AGE, CONTAINERS, IMAGES],
     cells: |it, now| {
-        let ready = format!("{}/{}", int(it, &["status", "readyReplicas"]), int(it, &["spec", "replicas"]));
+        let ready = format!("{}/{}", it.int_at(&["status", "readyReplicas"]), it.int_at(&["spec", "replicas"]));
         vec![name(it), ready.into(), age(it, now), containers(it, "name"), containers(it, "image")]
     },
     ..PLAIN
@@ -105,11 +105,11 @@ pub(crate) const DAEMON_SETS: Printer = Printer {
     cells: |it, now| {
         vec![
             name(it),
-            int(it, &["status", "desiredNumberScheduled"]).into(),
-            int(it, &["status", "currentNumberScheduled"]).into(),
-            int(it, &["status", "numberReady"]).into(),
-            int(it, &["status", "updatedNumberScheduled"]).into(),
-            int(it, &["status", "numberAvailable"]).into(),
+            it.int_at(&["status", "desiredNumberScheduled"]).into(),
+            it.int_at(&["status", "currentNumberScheduled"]).into(),
+            it.int_at(&["status", "numberReady"]).into(),
+            it.int_at(&["status", "updatedNumberScheduled"]).into(),
+            it.int_at(&["status", "numberAvailable"]).into(),
             label_text(it.at(&["spec", "template", "spec", "nodeSelector"])).into(),
             age(it, now),
             containers(it, "name"),
@@ -166,9 +166,9 @@ fn job_status(job: &Value) -> &'static str {
 }
 
 fn completions(job: &Value) -> String {
-    let succeeded = int(job, &["status", "succeeded"]);
-    let parallelism = int(job, &["spec", "parallelism"]);
-    match job.at(&["spec", "completions"]).and_then(Value::as_i64) {
+    let succeeded = job.int_at(&["status", "succeeded"]);
+    let parallelism = job.int_at(&["spec", "parallelism"]);
+    match job.i64_at(&["spec", "completions"]) {
         Some(completions) => format!("{succeeded}/{completions}"),
         None if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         None => format!("{succeeded}/1"),
@@ -203,7 +203,7 @@ pub(crate) const CRON_JOBS: Printer = Printer {
             None => "<none>".to_owned(),
         };
         let template = it.at(&["spec", "jobTemplate"]).cloned().unwrap_or_default();
-        let suspend = match it.at(&["spec", "suspend"]).and_then(Value::as_bool) {
+        let suspend = match it.bool_at(&["spec", "suspend"]) {
             Some(true) => "True",
             Some(false) => "False",
             None => "<unset>",
@@ -213,7 +213,7 @@ pub(crate) const CRON_JOBS: Printer = Printer {
             or_none(it, &["spec", "schedule"]),
             or_none(it, &["spec", "timeZone"]),
             suspend.into(),
-            i64::try_from(list(it, &["status", "active"]).len()).unwrap_or(i64::MAX).into(),
+            i64::try_from(it.list_at(&["status", "active"]).len()).unwrap_or(i64::MAX).into(),
             last.into(),
             age(it, now),
             containers(&template, "name"),

@@ -7,7 +7,7 @@ use api::names;
 
 use super::{Findings, config, status, validate_full_name, validate_toleration};
 use crate::core::volume_claim::validate_template_metadata;
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::expressions::{self, Place};
 use crate::meta::{self, IMMUTABLE, invalid};
 use crate::render;
@@ -87,7 +87,7 @@ pub(crate) const CLAIM_TEMPLATE: Strategy = Strategy {
     ..PLAIN
 };
 
-/// What is accepted, and may not do what its author expects.
+/// Returns warnings about accepted claims that may not behave as expected.
 fn warn(spec: &Value, context: &Context<'_>, at: &Path<'_>) -> Vec<String> {
     let here = at.child("devices");
     let list = here.child("constraints");
@@ -114,7 +114,7 @@ fn drop_disabled_fields(spec: &mut Value) {
     }
 }
 
-/// Administrators' access is for namespaces that say so.
+/// Admin access requires a label of the namespace.
 fn validate_admin_access(spec: &Value, context: &Context<'_>, errors: &mut Errors) {
     if context.namespace_allows_admin_access {
         return;
@@ -203,6 +203,25 @@ fn validate_spec(spec: &Value, old: Option<&Value>, context: &Context<'_>, at: &
     findings
 }
 
+/// Constraints that are added to those of a claim's spec.
+pub(crate) fn validate_added_constraints(
+    spec: &Value,
+    added: &[Value],
+    context: &Context<'_>,
+    at: &Path<'_>,
+    errors: &mut Errors,
+) {
+    let (mut findings, names) = (Findings::default(), Requests::new(spec));
+    let all = [spec.field("devices").list("constraints"), added].concat();
+    if findings.fits(&all, 32, *at) {
+        let allow_cel = context.features.enabled(Gate::DRACELDeviceConstraint);
+        for (index, constraint) in added.iter().enumerate() {
+            validate_constraint(constraint, allow_cel, &names, context, &at.index(index), &mut findings);
+        }
+    }
+    findings.finish(errors);
+}
+
 fn validate_request(request: &Value, context: &Context<'_>, at: &Path<'_>, findings: &mut Findings) {
     let name = request.text("name");
     invalid(names::dns1123_label(name), name, at.child("name"), &mut findings.written);
@@ -255,7 +274,7 @@ fn validate_alternatives(subs: &[Value], context: &Context<'_>, list: Path<'_>, 
     }
 }
 
-/// What requests and their alternatives have in common.
+/// Validates the common part of requests and their alternatives.
 fn validate_exact(request: &Value, context: &Context<'_>, at: &Path<'_>, findings: &mut Findings) {
     validate_selectors(request.list("selectors"), false, context, at.child("selectors"), findings);
     let count = request.int("count");

@@ -6,7 +6,7 @@ use api::names;
 
 use super::claim::validate_selectors;
 use super::{Findings, config};
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta::{self, invalid};
 use crate::strategy::{Context, PLAIN, Strategy};
 
@@ -42,7 +42,7 @@ fn validate(class: &Value, old: Option<&Value>, context: &Context<'_>, errors: &
     findings.finish(errors);
 }
 
-/// The form of a class's name is declared; `generateName` is not looked at.
+/// The form of a class's name is a declarative rule; `generateName` is not validated.
 fn validate_name(class: &Value, findings: &mut Findings) {
     let metadata = class.field("metadata");
     let at = Path::new("metadata");

@@ -4,7 +4,6 @@ use api::field::{Errors, Path};
 use api::json::{Value, to_string};
 
 use super::{Findings, validate_driver};
-use crate::document::Read;
 
 /// `opaque`: parameters for one driver. Parameters that are stored already may be longer.
 pub(super) fn validate(config: &Value, is_stored: bool, at: &Path<'_>, findings: &mut Findings) {

@@ -6,7 +6,7 @@ use api::names;
 
 use super::validate_driver_form;
 use crate::conditions;
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::generic;
 use crate::meta::{self, IMMUTABLE, invalid, non_negative};
 use crate::render;

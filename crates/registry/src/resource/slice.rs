@@ -12,7 +12,7 @@ use super::{Findings, TAINT_EFFECTS, validate_binding_conditions, validate_pool_
 use crate::core::node_selector::{self, Cel};
 use crate::core::pod::prepare::count_generation;
 use crate::core::volume_sources::validate_driver_name;
-use crate::document::{Edit, Read, as_quantity, same};
+use crate::document::same;
 use crate::meta::{self, IMMUTABLE, invalid, validate_label_name};
 use crate::render;
 use crate::strategy::{PLAIN, Strategy};
@@ -90,7 +90,7 @@ fn validate_spec(spec: &Value, old: Option<&Value>, errors: &mut Errors) {
     findings.finish(errors);
 }
 
-/// Which nodes have access: exactly one way to say it.
+/// Validates the node selection: exactly one form is required.
 fn validate_nodes(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
     const DETAIL: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
     let mut set: Vec<&str> = Vec::new();
@@ -149,11 +149,8 @@ fn validate_devices(spec: &Value, old: Option<&Value>, at: &Path<'_>, findings: 
         let old = old.and_then(|old| old.list("devices").iter().find(|it| it.text("name") == name));
         validate_device(device, old, per_device, &at.index(index), findings);
     }
-    for (index, device) in devices.iter().enumerate() {
-        let name = device.text("name");
-        if devices.iter().take(index).any(|it| it.text("name") == name) {
-            findings.written.duplicate(at.index(index), name);
-        }
+    for index in crate::seen::repeats(devices.iter().map(|it| it.text("name"))) {
+        findings.written.duplicate(at.index(index), devices.get(index).map_or("", |it| it.text("name")));
     }
 }
 
@@ -330,7 +327,7 @@ fn validate_device_nodes(device: &Value, per_device: bool, at: &Path<'_>, errors
     }
 }
 
-/// How much of a shared capacity a request may take.
+/// Validates the policy for requests of a shared capacity.
 fn validate_policy(value: &Value, policy: &Value, at: &Path<'_>, errors: &mut Errors) {
     let (values, range) = (policy.list("validValues"), policy.optional("validRange"));
     if !values.is_empty() && range.is_some() {
@@ -339,7 +336,7 @@ fn validate_policy(value: &Value, policy: &Value, at: &Path<'_>, errors: &mut Er
         errors.forbidden(*at, detail);
         return;
     }
-    let Some(max) = as_quantity(value) else { return };
+    let Some(max) = value.as_quantity() else { return };
     let default = policy.quantity("default");
     if !values.is_empty() {
         match default {
@@ -355,7 +352,7 @@ fn validate_policy(value: &Value, policy: &Value, at: &Path<'_>, errors: &mut Er
 }
 
 fn validate_values(default: &Quantity, max: &Quantity, values: &[Value], at: &Path<'_>, errors: &mut Errors) {
-    let values: Vec<Quantity> = values.iter().filter_map(as_quantity).collect();
+    let values: Vec<Quantity> = values.iter().filter_map(Value::as_quantity).collect();
     for (index, pair) in values.windows(2).enumerate() {
         if let [left, right] = pair
             && left.cmp(right) == Ordering::Greater

@@ -1,8 +1,11 @@
-//! The status of a ResourceClaim: what was allocated, for whom, and what drivers say.
+//! The status of a ResourceClaim: allocation, consumers, and reports of drivers.
+
+use std::collections::BTreeMap;
 
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
+use api::well_known::FINALIZER_RESOURCE_CLAIM;
 
 use super::claim::Requests;
 use super::{Findings, config, validate_binding_conditions, validate_driver, validate_pool_name, validate_toleration};
@@ -10,8 +13,9 @@ use crate::conditions;
 use crate::core::addresses;
 use crate::core::node_selector::{self, Cel};
 use crate::core::pod::prepare;
-use crate::document::{Edit, Read, same, without_empty};
+use crate::document::{same, without_empty};
 use crate::meta::{self, invalid};
+use crate::seen::{Seen, repeats};
 use crate::strategy::Context;
 
 const MAX_CONDITIONS: usize = 8;
@@ -29,7 +33,10 @@ pub(super) fn validate(claim: &Value, old: &Value, _: &Context<'_>, errors: &mut
     if !status.list("reservedFor").is_empty() {
         let here = at.child("reservedFor");
         let is_deleted = claim.field("metadata").has("deletionTimestamp");
-        let is_new = |it: &Value| !old_status.list("reservedFor").iter().any(|old| same(old, it));
+        // Their uids are unique.
+        let known: BTreeMap<&str, &Value> =
+            old_status.list("reservedFor").iter().map(|it| (it.text("uid"), it)).collect();
+        let is_new = |it: &Value| !known.get(it.text("uid")).is_some_and(|old| same(old, it));
         if !status.has("allocation") {
             findings.written.forbidden(here, "may not be specified when `allocated` is not set");
         } else if is_deleted && status.list("reservedFor").iter().any(is_new) {
@@ -49,40 +56,40 @@ pub(super) fn validate(claim: &Value, old: &Value, _: &Context<'_>, errors: &mut
     findings.finish(errors);
 }
 
-/// What names a device, and a share of it.
-const NAMES: &[&str] = &["driver", "pool", "device", "shareID"];
-
-fn is_same_device(left: &Value, right: &Value) -> bool {
-    NAMES.iter().all(|name| left.text(name) == right.text(name))
+/// The fields that identify a device, and a share of it.
+fn identity(device: &Value) -> [&str; 4] {
+    ["driver", "pool", "device", "shareID"].map(|name| device.text(name))
 }
 
-/// Keeps a claim from being deleted while it has devices.
-const PROTECTION: &str = "resource.kubernetes.io/delete-protection";
-
-/// Keeps the metadata as it was, but for the finalizer that a claim may get in the write in which it gets devices.
+/// Restores the metadata, except for the finalizer that may be added together with an allocation.
 ///
 /// Kubernetes: a write to the status changes no metadata, so that its scheduler needs two writes.
 pub(super) fn reset_metadata(claim: &mut Value, old: &Value) {
     let has_devices = |claim: &Value| claim.field("status").has("allocation");
-    let is_protected = |claim: &Value| claim.field("metadata").texts("finalizers").any(|it| it == PROTECTION);
+    let is_protected =
+        |claim: &Value| claim.field("metadata").texts("finalizers").any(|it| it == FINALIZER_RESOURCE_CLAIM);
     let is_deleted = old.field("metadata").has("deletionTimestamp");
     let protects = has_devices(claim) && !has_devices(old) && is_protected(claim) && !is_protected(old) && !is_deleted;
     prepare::reset_metadata(claim, old);
     if protects {
         let metadata = claim.make("metadata");
         let mut finalizers = metadata.list("finalizers").to_vec();
-        finalizers.push(PROTECTION.into());
+        finalizers.push(FINALIZER_RESOURCE_CLAIM.into());
         metadata.set("finalizers", Value::Array(finalizers));
     }
 }
 
-/// What drivers say of devices goes with the devices.
+/// The allocated devices.
+fn allocated(status: &Value) -> Seen<[&str; 4]> {
+    status.field("allocation").field("devices").list("results").iter().map(identity).collect()
+}
+
+/// Drops reports of drivers about deallocated devices.
 pub(super) fn drop_deallocated(claim: &mut Value, old: &Value) {
-    let results = |claim: &Value| claim.field("status").field("allocation").field("devices").list("results").to_vec();
-    let (after, before) = (results(claim), results(old));
-    let is_in = |list: &[Value], device: &Value| list.iter().any(|it| is_same_device(it, device));
+    let (after, before) = (allocated(claim.field("status")), allocated(old.field("status")));
     let devices = claim.field("status").list("devices");
-    let kept: Vec<Value> = devices.iter().filter(|it| !is_in(&before, it) || is_in(&after, it)).cloned().collect();
+    let is_kept = |device: &Value| !before.contains(&identity(device)) || after.contains(&identity(device));
+    let kept: Vec<Value> = devices.iter().filter(|it| is_kept(it)).cloned().collect();
     if kept.len() == devices.len() {
         return;
     }
@@ -110,8 +117,7 @@ fn validate_consumers(status: &Value, at: &Path<'_>, findings: &mut Findings) {
 }
 
 fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
-    let results = status.field("allocation").field("devices").list("results");
-    let devices = status.list("devices");
+    let (allocated, devices) = (allocated(status), status.list("devices"));
     for (index, device) in devices.iter().enumerate() {
         let here = at.index(index);
         let name = device.text("device");
@@ -119,7 +125,7 @@ fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
         crate::core::volume_sources::validate_driver_name(device.text("driver"), here.child("driver"), written);
         validate_pool_name(device.text("pool"), here.child("pool"), written);
         invalid(names::dns1123_label(name), name, here.child("device"), written);
-        if !results.iter().any(|it| is_same_device(it, device)) {
+        if !allocated.contains(&identity(device)) {
             let shown = api::json!({
                 "Driver": (device.text("driver")),
                 "Pool": (device.text("pool")),
@@ -143,10 +149,9 @@ fn validate_devices(status: &Value, at: &Path<'_>, findings: &mut Findings) {
         }
     }
     // Declared rules come behind, lists before what is in them.
-    for (index, device) in devices.iter().enumerate() {
-        if devices.iter().take(index).any(|it| is_same_device(it, device)) {
-            findings.declared.duplicate(at.index(index), without_empty(device));
-        }
+    for (index, device) in repeats(devices.iter().map(identity)).filter_map(|index| Some((index, devices.get(index)?)))
+    {
+        findings.declared.duplicate(at.index(index), without_empty(device));
     }
     for (index, device) in devices.iter().enumerate() {
         let here = at.index(index);
@@ -244,20 +249,28 @@ mod tests {
             assert_eq!(finalizers.join(" "), expected);
         };
         let waiting = Value::object();
-        check(&claim(PROTECTION, &allocated), &claim("", &waiting), PROTECTION);
-        check(&claim(PROTECTION, &allocated), &claim("other", &waiting), &format!("other {PROTECTION}"));
-        check(&claim(&format!("mine {PROTECTION}"), &allocated), &claim("", &waiting), PROTECTION);
+        check(&claim(FINALIZER_RESOURCE_CLAIM, &allocated), &claim("", &waiting), FINALIZER_RESOURCE_CLAIM);
+        check(
+            &claim(FINALIZER_RESOURCE_CLAIM, &allocated),
+            &claim("other", &waiting),
+            &format!("other {FINALIZER_RESOURCE_CLAIM}"),
+        );
+        check(
+            &claim(&format!("mine {FINALIZER_RESOURCE_CLAIM}"), &allocated),
+            &claim("", &waiting),
+            FINALIZER_RESOURCE_CLAIM,
+        );
         // Not without devices, not by itself, and not for a claim that has them already or is going away.
-        check(&claim(PROTECTION, &waiting), &claim("", &waiting), "");
+        check(&claim(FINALIZER_RESOURCE_CLAIM, &waiting), &claim("", &waiting), "");
         check(&claim("mine", &allocated), &claim("", &waiting), "");
-        check(&claim(PROTECTION, &allocated), &claim("", &allocated), "");
+        check(&claim(FINALIZER_RESOURCE_CLAIM, &allocated), &claim("", &allocated), "");
         let mut going = claim("other", &waiting);
         going.make("metadata").set("deletionTimestamp", "2030-01-01T00:00:00Z");
-        check(&claim(PROTECTION, &allocated), &going, "other");
+        check(&claim(FINALIZER_RESOURCE_CLAIM, &allocated), &going, "other");
     }
 
     #[test]
-    fn what_a_driver_said_goes_with_the_device() {
+    fn driver_report_is_dropped_with_the_device() {
         let device = |name: &str| api::json!({"driver": "d", "pool": "p", "device": name});
         let claim = |allocated: &[&str], said: &[&str]| {
             let list = |names: &[&str]| Value::Array(names.iter().map(|name| device(name)).collect());

@@ -7,7 +7,6 @@ use api::names;
 use super::{TAINT_EFFECTS, validate_pool_name};
 use crate::conditions;
 use crate::core::volume_sources::validate_driver_name;
-use crate::document::{Edit, Read};
 use crate::generic;
 use crate::meta::{self, invalid, validate_label_name};
 use crate::strategy::{Part, Strategy};

@@ -1,25 +1,25 @@
-//! Which versions of the API are served: `--runtime-config`, as Kubernetes has it.
+//! Versions of the API to serve: `--runtime-config`, as in Kubernetes.
 //!
 //! Versions with `alpha` in their name are off until someone turns them on, all others are on until someone turns them
 //! off. What is off is not there: not in discovery, not in OpenAPI, and its paths lead nowhere.
 
 use super::api_version;
 
-/// What a command line says about versions.
+/// Enabled and disabled versions from the command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuntimeConfig {
     /// Group and version as objects name them, or `api/all`, `api/alpha` …, and whether they are served.
     given: Vec<(String, bool)>,
 }
 
-/// Why a configuration cannot be used.
+/// A reason to reject a configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeConfigError {
-    /// Something else stands where true or false is expected.
+    /// The value is neither true nor false.
     #[error("`{0}` must be `group/version=true` or `group/version=false`")]
     Value(String),
-    /// There is no such version.
+    /// The version does not exist.
     #[error("unknown api groups {0}")]
     Unknown(String),
 }
@@ -55,7 +55,7 @@ impl RuntimeConfig {
             _ => "api/ga",
         };
         let said = |name: &str| self.given.iter().rev().find(|(it, _)| it == name).map(|(_, served)| *served);
-        // What is said about one version weighs more than what is said about many.
+        // A setting for one version takes precedence over a setting for many.
         let said = said(&api_version(group, version)).or_else(|| said(level)).or_else(|| said("api/all"));
         said.unwrap_or(level != "api/alpha")
     }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn invalid_configuration_is_rejected() {
         assert!("apps/v1=maybe".parse::<RuntimeConfig>().is_err());
         assert_eq!("apps/v7=true".parse::<RuntimeConfig>(), Err(RuntimeConfigError::Unknown("apps/v7".to_owned())));
     }

@@ -1,4 +1,4 @@
-//! The rows: everything that is known of every built-in resource, said once.
+//! The rows: all properties of every built-in resource.
 
 use super::{ROW, Resource, STATUS, sub};
 use crate::{
@@ -158,7 +158,7 @@ pub(super) const RESOURCES: &[Resource<'static>] = &[
     Resource { group: "resource.k8s.io", versions: &["v1", "v1beta2", "v1beta1"], plural: "deviceclasses", singular: "deviceclass", kind: "DeviceClass", namespaced: false,
         strategy: resource::DEVICE_CLASS, delete_returns_object: true, ..ROW },
     Resource { group: "resource.k8s.io", versions: &["v1", "v1beta2", "v1alpha3"], plural: "devicetaintrules", singular: "devicetaintrule", kind: "DeviceTaintRule", namespaced: false, subresources: &[STATUS],
-        strategy: resource::TAINT_RULE, printer: printers::others::DEVICE_TAINTS, delete_returns_object: true, ..ROW },
+        strategy: resource::TAINT_RULE, printer: printers::others::DEVICE_TAINTS, delete_returns_object: true, unconditional_update: false, ..ROW },
     Resource { group: "resource.k8s.io", versions: &["v1", "v1beta2", "v1beta1"], plural: "resourceclaims", singular: "resourceclaim", kind: "ResourceClaim", subresources: &[STATUS],
         strategy: resource::CLAIM, printer: printers::policy::RESOURCE_CLAIMS, delete_returns_object: true, ..ROW },
     Resource { group: "resource.k8s.io", versions: &["v1", "v1beta2", "v1beta1"], plural: "resourceclaimtemplates", singular: "resourceclaimtemplate", kind: "ResourceClaimTemplate",

@@ -6,7 +6,7 @@ use api::names;
 
 use crate::core::persistent_volume;
 use crate::core::volume_sources::validate_driver_name;
-use crate::document::{Read, same};
+use crate::document::same;
 use crate::generic;
 use crate::meta::{self, IMMUTABLE, invalid};
 use crate::resource::validate_driver;

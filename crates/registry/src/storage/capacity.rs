@@ -5,7 +5,6 @@ use api::json::Value;
 use api::names;
 
 use crate::core::pod::warnings::{deprecated_label, node_selector_term};
-use crate::document::Read;
 use crate::meta::{self, NEGATIVE, immutable, invalid};
 use crate::strategy::{PLAIN, Strategy};
 

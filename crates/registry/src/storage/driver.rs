@@ -1,12 +1,13 @@
-//! `CSIDriver`: what a driver of storage can do, and how it wants to be called.
+//! `CSIDriver`: capabilities and settings of a storage driver.
 
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 
 use crate::core::pod::prepare::count_generation;
-use crate::document::{Read, same};
+use crate::document::same;
 use crate::meta;
+use crate::seen::Seen;
 use crate::strategy::{PLAIN, Strategy};
 
 const LIFECYCLE_MODES: &[&str] = &["Persistent", "Ephemeral"];
@@ -24,7 +25,7 @@ pub(crate) const DRIVER: Strategy = Strategy {
         meta::validate_update(driver, old, errors);
         let (spec, old, at) = (driver.field("spec"), old.field("spec"), Path::new("spec"));
         validate_spec(spec, errors);
-        // Kubernetes: the path says `attachedRequired`, the field is `attachRequired`.
+        // Kubernetes: the path is `attachedRequired`, the field is `attachRequired`.
         for (name, shown) in [("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")]
         {
             meta::immutable(spec.field(name), old.field(name), at.child(shown), errors);
@@ -64,10 +65,11 @@ fn validate_spec(spec: &Value, errors: &mut Errors) {
 }
 
 fn validate_token_requests(requests: &[Value], at: &Path<'_>, errors: &mut Errors) {
+    let mut seen = Seen::default();
     for (index, request) in requests.iter().enumerate() {
         let here = at.index(index);
         let audience = request.text("audience");
-        if requests.iter().take(index).any(|it| it.text("audience") == audience) {
+        if !seen.insert(audience) {
             errors.duplicate(here.child("audience"), audience);
             continue;
         }

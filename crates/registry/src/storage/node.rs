@@ -8,9 +8,10 @@ use crate::conditions;
 use crate::core::pod::prepare::reset_metadata;
 use crate::core::volume_claim::{ACCESS_MODES, VOLUME_MODES};
 use crate::core::volume_sources::validate_driver_name;
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta::{self, IMMUTABLE, non_negative, validate_label_name};
 use crate::render;
+use crate::seen::Seen;
 use crate::strategy::{PLAIN, Part, Strategy};
 
 const NODE_ID_MAX: usize = 256;
@@ -55,7 +56,7 @@ pub(crate) const NODE: Strategy = Strategy {
     ..PLAIN
 };
 
-/// How many volumes fit may change.
+/// The maximum number of volumes is mutable.
 fn without_count(driver: &Value) -> Value {
     let mut driver = driver.clone();
     driver.unset("allocatable");
@@ -66,6 +67,7 @@ fn validate(node: &Value, errors: &mut Errors) {
     meta::validate(node, false, names::dns1123_subdomain, errors);
     let at = Path::new("spec.drivers");
     let drivers = node.field("spec").list("drivers");
+    let mut seen = Seen::default();
     for (index, driver) in drivers.iter().enumerate() {
         let here = at.index(index);
         let (name, id) = (driver.text("name"), driver.text("nodeID"));
@@ -77,7 +79,7 @@ fn validate(node: &Value, errors: &mut Errors) {
         }
         let count = here.child("allocatable");
         non_negative(driver.field("allocatable").int("count"), count.child("count"), errors);
-        if drivers.iter().take(index).any(|it| it.text("name") == name) {
+        if !seen.insert(name) {
             errors.duplicate(here.child("name"), name);
         }
         validate_topology_keys(driver, here, errors);
@@ -85,11 +87,12 @@ fn validate(node: &Value, errors: &mut Errors) {
 }
 
 fn validate_topology_keys(driver: &Value, at: Path<'_>, errors: &mut Errors) {
-    for (index, key) in driver.texts("topologyKeys").enumerate() {
+    let mut seen = Seen::default();
+    for key in driver.texts("topologyKeys") {
         if key.is_empty() {
             errors.required(at, "");
         }
-        if driver.texts("topologyKeys").take(index).any(|it| it == key) {
+        if !seen.insert(key) {
             errors.duplicate(at, key);
         }
         validate_label_name(key, at, errors);
@@ -98,10 +101,11 @@ fn validate_topology_keys(driver: &Value, at: Path<'_>, errors: &mut Errors) {
 
 fn validate_health(reports: &[Value], errors: &mut Errors) {
     let at = Path::new("status.storageHealth");
+    let mut seen = Seen::default();
     for (index, report) in reports.iter().enumerate() {
         let here = at.index(index);
         let name = report.text("name");
-        if reports.iter().take(index).any(|it| it.text("name") == name) {
+        if !seen.insert(name) {
             errors.duplicate(here, name);
         }
         validate_driver_name(name, here.child("name"), errors);

@@ -1,4 +1,4 @@
-//! Devices that must be made ready before a pod is bound: their drivers say so in the claim.
+//! Devices that must become ready before a pod is bound: their drivers report it in the claim.
 //!
 //! Follows `isClaimReadyForBinding` in Kubernetes `plugins/dynamicresources` (KEP-5007).
 
@@ -15,7 +15,7 @@ use tracing::debug;
 use super::BindError;
 use crate::devices;
 
-/// So often the claim is looked at.
+/// Interval at which the claim is checked.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Whether the devices of a claim are ready.
@@ -51,7 +51,7 @@ pub(super) async fn wait(
             return Err(BindError::NotLeading);
         }
         if let Some(why) = problem {
-            debug!(resourceClaim = %claim.metadata.key(), err = %why, "Giving back devices that do not become ready");
+            debug!(resourceClaim = %claim.metadata.key(), err = %why, "Releasing devices that did not become ready");
             devices::give_back(client, &claim).await?;
             return Err(BindError::DevicesNotReady { claim: name.to_string(), why });
         }

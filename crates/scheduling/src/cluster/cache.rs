@@ -1,7 +1,7 @@
 //! Nodes and the pods on them, those included that are being bound.
 //!
-//! A pod is *assumed* from the moment it is given a node until the API confirms it: it takes room, and what the API says of
-//! it meanwhile is older than what is known here. Pods on nodes that are not known wait until the node is.
+//! A pod is *assumed* from the moment it is given a node until the API confirms it: it takes resources, and the
+//! API's state of it is older than the one here. Pods on unknown nodes wait until the node is added.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
@@ -17,22 +17,22 @@ use super::shape::{Shape, ShapeId};
 /// Nodes and the pods on them.
 #[derive(Debug, Default)]
 pub struct Cache {
-    /// By place; nothing where a node is gone.
+    /// By ID; `None` for removed nodes.
     slots: Vec<Option<NodeInfo>>,
     free: Vec<NodeId>,
     by_name: HashMap<Text, NodeId>,
-    /// Made when it is needed: nodes come by the thousand.
+    /// Computed on demand: nodes arrive by the thousand.
     order: OnceLock<Order>,
     /// Changes with the order.
     order_version: u64,
-    pods: HashMap<Text, Placed>,
+    pods: HashMap<Text, PlacedPod>,
     /// Pods on nodes that are not known, by the node's name.
     orphans: HashMap<Text, Vec<Arc<PodInfo>>>,
-    /// Where the pods of each shape are.
+    /// Nodes of the pods of each shape.
     shapes: HashMap<ShapeId, (Arc<Shape>, BTreeMap<NodeId, ShapeCount>)>,
     /// The size of each image as it was first seen, and on how many nodes it is.
     images: HashMap<Text, (i64, usize)>,
-    /// How many pods use a claim, by namespace and name.
+    /// Number of pods that use a claim, by namespace and name.
     claims: HashMap<(Text, Text), usize>,
     changes: ChangeLog,
     /// Changes with every pod that comes or goes and every node that is added, changed or removed.
@@ -41,23 +41,23 @@ pub struct Cache {
     images_version: u64,
 }
 
-/// How many pods of a shape are on a node.
+/// Number of pods of a shape on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ShapeCount {
     /// All of them.
     pub all: u32,
-    /// Those that are going.
+    /// Pods that are being deleted.
     pub deleting: u32,
 }
 
 #[derive(Debug, Clone)]
-struct Placed {
+struct PlacedPod {
     pod: Arc<PodInfo>,
     is_assumed: bool,
 }
 
 impl Cache {
-    /// All nodes, in the order in which they are looked at.
+    /// All nodes, in the order in which they are evaluated.
     pub fn order(&self) -> &[NodeId] {
         &self.ordered().nodes
     }
@@ -70,7 +70,7 @@ impl Cache {
         })
     }
 
-    /// Where a node is in the order.
+    /// Position of a node in the order.
     pub(crate) fn position(&self, id: NodeId) -> Option<usize> {
         self.ordered().positions.get(id.index()).map(|position| *position as usize)
     }
@@ -105,7 +105,7 @@ impl Cache {
         self.node(*self.by_name.get(name)?)
     }
 
-    /// How many places there are, those of nodes that are gone included.
+    /// Number of node IDs in use, including those of removed nodes.
     pub fn places(&self) -> usize {
         self.slots.len()
     }
@@ -115,17 +115,17 @@ impl Cache {
         self.pods.get(uid).map(|placed| &placed.pod)
     }
 
-    /// The pod was given a node, and the API has not confirmed it.
+    /// Whether the pod was given a node that the API has not confirmed yet.
     pub fn is_assumed(&self, uid: &str) -> bool {
         self.pods.get(uid).is_some_and(|placed| placed.is_assumed)
     }
 
-    /// How many pods have a node, and how many of them are assumed.
+    /// Number of pods with a node, and number of assumed ones among them.
     pub fn pod_counts(&self) -> (usize, usize) {
         (self.pods.len(), self.pods.values().filter(|placed| placed.is_assumed).count())
     }
 
-    /// Where the pods of each shape are.
+    /// Nodes of the pods of each shape.
     pub fn shapes(&self) -> impl Iterator<Item = (&Arc<Shape>, &BTreeMap<NodeId, ShapeCount>)> {
         self.shapes.values().map(|(shape, nodes)| (shape, nodes))
     }
@@ -150,7 +150,7 @@ impl Cache {
         self.images_version
     }
 
-    /// Adds a node, or changes it; what was known of it before.
+    /// Adds or changes a node; returns its previous state.
     pub fn set_node(&mut self, object: NodeObject) -> Option<Arc<NodeObject>> {
         let object = Arc::new(object);
         let name = object.name().clone();
@@ -206,12 +206,12 @@ impl Cache {
         Some(node.object)
     }
 
-    /// Puts a pod on its node before the API knows.
+    /// Assigns a pod to its node before the API confirms it.
     pub fn assume(&mut self, pod: Arc<PodInfo>) {
         self.place(pod, true);
     }
 
-    /// Adds or changes a pod that has a node; what was known of it before.
+    /// Adds or changes a pod with a node; returns its previous state.
     pub fn set_pod(&mut self, pod: Arc<PodInfo>) -> Option<Arc<PodInfo>> {
         self.place(pod, false)
     }
@@ -228,7 +228,7 @@ impl Cache {
             }
             None => self.orphans.entry(pod.node_name.clone()).or_default().push(pod.clone()),
         }
-        self.pods.insert(pod.uid.clone(), Placed { pod, is_assumed });
+        self.pods.insert(pod.uid.clone(), PlacedPod { pod, is_assumed });
         old
     }
 

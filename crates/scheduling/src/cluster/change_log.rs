@@ -1,20 +1,20 @@
-//! Which nodes have changed since when: whoever keeps something about all nodes looks again only at those.
+//! Log of changed nodes: code that keeps state per node revisits only these.
 
 use super::node::NodeId;
 
 /// The latest changes of nodes, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct ChangeLog {
-    /// How many changes are forgotten.
+    /// Number of changes that were dropped.
     forgotten: u64,
     nodes: Vec<NodeId>,
 }
 
-/// How many are kept in any case.
+/// Minimum number of changes to keep.
 const KEPT_MIN: usize = 1024;
 
 impl ChangeLog {
-    /// Notes a change of one of `all` nodes; the generation that the node has by it. The first is 1.
+    /// Records a change of one of `all` nodes; returns its new generation. The first is 1.
     pub(super) fn note(&mut self, node: NodeId, all: usize) -> u64 {
         // After more changes than nodes, to look at all of them is as good.
         if self.nodes.len() >= all.saturating_mul(2).max(KEPT_MIN) {
@@ -31,7 +31,8 @@ impl ChangeLog {
         self.forgotten.saturating_add(self.nodes.len() as u64)
     }
 
-    /// The nodes that have changed after a generation, perhaps several times; nothing if that is forgotten.
+    /// Returns the nodes that have changed after a generation, possibly with duplicates; `None` if that part of
+    /// the log was dropped.
     pub(super) fn since(&self, generation: u64) -> Option<&[NodeId]> {
         let known = generation.checked_sub(self.forgotten)?;
         self.nodes.get(usize::try_from(known).ok()?..)
@@ -43,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_are_told_until_they_are_forgotten() {
+    fn changes_are_returned_until_dropped() {
         let mut log = ChangeLog::default();
         assert_eq!(log.note(NodeId(7), 1), 1);
         assert_eq!(log.note(NodeId(8), 1), 2);

@@ -1,35 +1,40 @@
 //! Devices and claims to them, as the plugin that allocates them needs them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
+use api::json::Text;
 use dra::{Budget, Deferred, Effort, Expressions, Inventory, Narration};
+use locks::Mutex;
 
-use super::objects::Object;
+use super::objects::{Name, Object};
 
-/// Devices, who has them, and the programs of those who ask for them.
+/// Devices, their allocation, and the compiled selectors of claims.
 pub struct Devices {
-    /// What there is, and what is taken.
+    /// Available and allocated devices.
     pub inventory: Inventory,
     /// Programs of selectors and constraints.
     pub programs: Arc<Expressions>,
-    /// What constraints over sets may cost in one attempt.
+    /// Cost limit for set constraints in one attempt.
     pub cost_limit: u64,
-    /// What time it is, where somebody knows: searches that take too long are ended.
+    /// Clock, if there is one: ends searches that take too long.
     pub clock: Option<Clock>,
-    /// Every step of a search is told.
+    /// Whether every step of a search is recorded.
     pub narrates: bool,
-    /// How much work an attempt does itself, see [`Budget::patience`]: what takes longer is carried out by the caller, aside.
-    /// Nothing if attempts wait for all searches.
+    /// Amount of work that an attempt does itself, see [`Budget::patience`]: longer searches are deferred to
+    /// the caller. `None` if attempts wait for all searches.
     pub patience: Option<u64>,
-    /// What searches that were carried out aside took of this attempt's budget.
-    pub(crate) carried: Carried,
-    spent: Mutex<Option<Spent>>,
+    /// Effort of background searches in this attempt's budget.
+    pub(crate) carried: CarriedEffort,
+    /// The claims that were created for the extended resources of pods: namespace and name, by UID of the pod.
+    extended: HashMap<Text, Name>,
+    spent: Mutex<Option<DeviceEffort>>,
 }
 
-/// What searches that were carried out aside have taken.
+/// Effort of background searches.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Carried {
+pub(crate) struct CarriedEffort {
     pub(crate) effort: Effort,
     pub(crate) searches: u64,
     pub(crate) time: Duration,
@@ -38,16 +43,18 @@ pub(crate) struct Carried {
 /// The time since some moment.
 pub type Clock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// What looking for devices took in one attempt.
+/// Effort of the device search in one attempt.
 #[derive(Debug, Clone, Default)]
-pub struct Spent {
-    /// What was done, of all searches.
+pub struct DeviceEffort {
+    /// Total effort of all searches.
     pub effort: Effort,
-    /// How many searches there were: one for all nodes that look alike.
+    /// Number of searches: one for all equivalent nodes.
     pub searches: u64,
-    /// Step by step, if that was asked for.
+    /// Duration of background searches, which is not part of the attempt.
+    pub time_aside: Duration,
+    /// Recorded steps, if enabled.
     pub narration: Option<Narration>,
-    /// What went wrong with expressions; each once.
+    /// Errors of expressions, without duplicates.
     pub problems: Vec<dra::Error>,
     /// The search that the attempt did not wait for.
     pub(crate) deferred: Option<(Deferred, Option<Duration>)>,
@@ -57,23 +64,38 @@ impl Devices {
     /// No devices yet.
     pub fn new(inventory: Inventory, programs: Arc<Expressions>) -> Self {
         let (cost_limit, spent) = (Budget::COST_LIMIT, Mutex::default());
-        let carried = Carried::default();
-        Devices { inventory, programs, cost_limit, clock: None, narrates: false, patience: None, carried, spent }
+        let carried = CarriedEffort::default();
+        Devices {
+            inventory,
+            programs,
+            cost_limit,
+            clock: None,
+            narrates: false,
+            patience: None,
+            carried,
+            extended: HashMap::new(),
+            spent,
+        }
     }
 
-    /// Notes what looking for devices took.
-    pub(crate) fn note(&self, note: impl FnOnce(&mut Spent)) {
-        note(self.spent.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_default());
+    /// Records the effort of a device search.
+    pub(crate) fn note(&self, note: impl FnOnce(&mut DeviceEffort)) {
+        note(self.spent.lock().get_or_insert_default());
     }
 
-    /// What was noted since the last call; nothing if no devices were looked for.
-    pub(crate) fn take_spent(&self) -> Option<Spent> {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Returns the effort since the last call; `None` if no devices were searched.
+    pub(crate) fn take_spent(&self) -> Option<DeviceEffort> {
+        self.spent.lock().take()
     }
 
     /// The search that the attempt did not wait for, and how long it may take.
     pub(crate) fn take_deferred(&self) -> Option<(Deferred, Option<Duration>)> {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner).as_mut()?.deferred.take()
+        self.spent.lock().as_mut()?.deferred.take()
+    }
+
+    /// Returns namespace and name of the claim that was created for the extended resources of a pod.
+    pub(crate) fn extended_claim(&self, pod: &Text) -> Option<&Name> {
+        self.extended.get(pod)
     }
 
     /// An object before and after a change.
@@ -89,12 +111,32 @@ impl Devices {
                 {
                     self.inventory.remove_claim(&old.metadata.uid);
                 }
+                if let Some(pod) = claim.extended_resources_of() {
+                    let name = (claim.metadata.namespace.clone(), claim.metadata.name.clone());
+                    self.extended.insert(pod.clone(), name);
+                    // The devices count as the claim's own from now on.
+                    if claim.status.allocation.is_some() {
+                        self.inventory.remove_claim(&pending_claim(pod));
+                    }
+                }
                 self.inventory.see_claim(&claim.metadata.uid, claim.status.allocation.as_ref());
             }
-            (Some(Object::ResourceClaim(claim)), None) => self.inventory.remove_claim(&claim.metadata.uid),
+            (Some(Object::ResourceClaim(claim)), None) => {
+                self.inventory.remove_claim(&claim.metadata.uid);
+                if let Some(pod) = claim.extended_resources_of()
+                    && self.extended.get(pod).is_some_and(|(_, name)| *name == claim.metadata.name)
+                {
+                    self.extended.remove(pod);
+                }
+            }
             _ => {}
         }
     }
+}
+
+/// Returns the UID under which the devices for a pod's extended resources count until their claim is observed.
+pub(crate) fn pending_claim(pod: &Text) -> Text {
+    format!("{pod}/extended-resources").into()
 }
 
 impl std::fmt::Debug for Devices {

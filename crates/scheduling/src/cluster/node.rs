@@ -1,4 +1,4 @@
-//! A node with its pods, and what they take of it.
+//! A node with its pods, and their resource use.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,18 +23,18 @@ impl NodeId {
     }
 }
 
-/// What the API says of a node, as far as plugins look at it.
+/// The parts of a node object that plugins read.
 #[derive(Debug, Clone, Default)]
 pub struct NodeObject {
     /// Name, labels and taints.
     pub matching: matching::Node,
-    /// New pods are not wanted.
+    /// Whether the node is cordoned.
     pub unschedulable: bool,
-    /// What pods can have of it.
+    /// Resources available to pods.
     pub allocatable: Resources,
     /// The images that it has, by every name, and their sizes. INVARIANT: sorted by name.
     pub images: Vec<(Text, i64)>,
-    /// What its agent can do.
+    /// Features declared by the node's agent.
     pub declared_features: Vec<Text>,
     annotations: StringMap,
     conditions: BTreeMap<Text, Text>,
@@ -43,15 +43,15 @@ pub struct NodeObject {
 /// A node with its pods.
 #[derive(Debug, Clone)]
 pub struct NodeInfo {
-    /// Its place.
+    /// ID of the node.
     pub id: NodeId,
     /// Changes with everything here; no two states of any nodes have the same.
     pub generation: u64,
-    /// What the API says.
+    /// The node object.
     pub object: Arc<NodeObject>,
     /// The pods on it, those included that are being bound.
     pub pods: Vec<Arc<PodInfo>>,
-    /// What they request.
+    /// Total requests of the pods.
     pub requested: Resources,
     /// CPU for scores.
     pub nonzero_milli_cpu: i64,
@@ -62,7 +62,7 @@ pub struct NodeInfo {
 }
 
 impl NodeObject {
-    /// What the API says of a node.
+    /// Extracts the parts of a node object.
     pub fn new(node: &Node, matcher: &Matcher) -> Self {
         let images = node.status.images.iter();
         let images = images.flat_map(|image| image.names.iter().map(|name| (name.clone(), image.size_bytes)));
@@ -85,7 +85,7 @@ impl NodeObject {
         }
     }
 
-    /// Its name.
+    /// Name of the node.
     pub fn name(&self) -> &Text {
         &self.matching.name
     }
@@ -95,7 +95,7 @@ impl NodeObject {
         self.images.binary_search_by(|(known, _)| known.as_str().cmp(name)).is_ok()
     }
 
-    /// What an update means to waiting pods. To cordon a node helps nobody.
+    /// Classifies an update for waiting pods. Cordoning a node helps no pod.
     pub fn changes(&self, new: &NodeObject) -> Action {
         let mut action = Action::default();
         if self.allocatable != new.allocatable {
@@ -136,12 +136,12 @@ impl NodeInfo {
         }
     }
 
-    /// Its name.
+    /// Name of the node.
     pub fn name(&self) -> &Text {
         self.object.name()
     }
 
-    /// Puts a pod on the node.
+    /// Adds a pod to the node.
     pub fn add_pod(&mut self, pod: Arc<PodInfo>) {
         let demand = pod.demand();
         self.requested.add(&demand.requests);
@@ -164,7 +164,7 @@ impl NodeInfo {
         for port in &pod.ports {
             self.ports.remove(port);
         }
-        // Another pod may have the same port: bound by hand, or on its way out.
+        // Another pod may have the same port: bound by hand, or terminating.
         for port in self.pods.iter().flat_map(|pod| &pod.ports).filter(|port| pod.ports.contains(port)) {
             self.ports.insert(port.clone());
         }

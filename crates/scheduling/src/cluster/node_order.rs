@@ -1,14 +1,15 @@
-//! The order in which nodes are looked at: one of each zone, again and again.
+//! The order in which nodes are evaluated: alternating between zones.
 //!
-//! When a search ends early, the nodes that were looked at are then from all zones. Follows `node_tree.go`.
+//! When a search ends early, the evaluated nodes are thus from all zones. Follows `node_tree.go`.
 
+use api::well_known::{LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE};
 use std::collections::BTreeMap;
 
 use super::node::NodeId;
 
 /// Labels that name a zone, newest first.
-const ZONES: [&str; 2] = ["topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"];
-const REGIONS: [&str; 2] = ["topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region"];
+const ZONES: [&str; 2] = [LABEL_TOPOLOGY_ZONE, "failure-domain.beta.kubernetes.io/zone"];
+const REGIONS: [&str; 2] = [LABEL_TOPOLOGY_REGION, "failure-domain.beta.kubernetes.io/region"];
 
 /// Region and zone of a node; empty where it has none.
 pub(crate) fn zone(labels: &matching::node::Labels) -> (String, String) {
@@ -20,7 +21,7 @@ pub(crate) fn zone(labels: &matching::node::Labels) -> (String, String) {
 #[derive(Debug)]
 pub(super) struct Order {
     pub(super) nodes: Vec<NodeId>,
-    /// Where each is, by its place in the cache.
+    /// Position of each node, by its ID.
     pub(super) positions: Vec<u32>,
 }
 

@@ -9,12 +9,12 @@ use super::pod::PodInfo;
 
 /// Pods for which room is being made, by node.
 #[derive(Debug, Default)]
-pub struct Nominated {
+pub struct NominatedPods {
     by_node: HashMap<Text, Vec<Arc<PodInfo>>>,
     nodes: HashMap<Text, Text>,
 }
 
-impl Nominated {
+impl NominatedPods {
     /// Room is being made for the pod on a node; an empty name takes that back.
     pub fn set(&mut self, pod: &Arc<PodInfo>, node: &str) {
         self.remove(&pod.uid);
@@ -36,7 +36,7 @@ impl Nominated {
         }
     }
 
-    /// Where room is being made for a pod.
+    /// Node to which a pod is nominated.
     pub fn node_of(&self, uid: &str) -> Option<&Text> {
         self.nodes.get(uid)
     }
@@ -46,7 +46,7 @@ impl Nominated {
         self.by_node.get(node).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// There are none anywhere.
+    /// Whether there are no nominated pods.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The objects beside nodes and pods that plugins look at, by kind and name.
+//! The objects besides nodes and pods that plugins read, by kind and name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use api::json::Text;
 use api::policy::v1::PodDisruptionBudget;
 use api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
+use api::well_known::ANNOTATION_SELECTED_NODE;
 use matching::Matcher;
 use matching::volumes::VolumeMatcher;
 
@@ -36,11 +37,11 @@ macro_rules! kinds {
         #[derive(Debug, Default)]
         pub struct Objects {
             $($(#[$doc])* pub $table: BTreeMap<(Text, Text), Arc<$type>>,)*
-            /// From which nodes volumes can be reached.
+            /// Accessibility of volumes from nodes.
             pub(crate) reach: BTreeMap<Text, VolumeMatcher>,
             /// Decisions about volumes that are not yet written.
             pub(crate) assumed: AssumedVolumes,
-            /// Devices, and who has them; nothing where nobody asked for them.
+            /// Devices and their allocation; `None` if they are not used.
             pub(crate) devices: Option<Devices>,
             volumes_version: u64,
             selectors_version: u64,
@@ -48,7 +49,7 @@ macro_rules! kinds {
         }
 
         impl Objects {
-            /// Adds an object or changes it; what was there before.
+            /// Adds or changes an object; returns its previous state.
             fn put(&mut self, object: &Object) -> Option<Object> {
                 match object {
                     $(Object::$kind(object) => {
@@ -71,7 +72,7 @@ macro_rules! kinds {
         }
 
         impl Object {
-            /// Its kind.
+            /// Kind of the object.
             pub fn kind(&self) -> ObjectKind {
                 match self {
                     $(Object::$kind(_) => ObjectKind::$kind,)*
@@ -80,7 +81,7 @@ macro_rules! kinds {
         }
 
         impl ObjectKind {
-            /// What plugins wait for when it changes; nothing where no plugin does.
+            /// Event resource of a change; `None` if no plugin waits for it.
             pub(crate) fn resource(self) -> Option<Resource> {
                 match self {
                     $(ObjectKind::$kind => $resource,)*
@@ -117,7 +118,7 @@ kinds! {
     CsiNode(CSINode) in csi_nodes: Volumes, Some(Resource::CSINode), |old, new| Change::CsiNode { old, new };
     /// A storage driver.
     CsiDriver(CSIDriver) in csi_drivers: Volumes, Some(Resource::CSIDriver), |old, new| Change::CsiDriver { old, new };
-    /// How much storage there is in a part of the cluster.
+    /// Storage capacity of a part of the cluster.
     CsiStorageCapacity(CSIStorageCapacity) in csi_storage_capacities: Volumes, Some(Resource::CSIStorageCapacity), |old, new| Change::CsiStorageCapacity { old, new };
     /// A volume on a node.
     VolumeAttachment(VolumeAttachment) in volume_attachments: Volumes, Some(Resource::VolumeAttachment), |old, new| Change::VolumeAttachment { old, new };
@@ -131,7 +132,7 @@ kinds! {
     ReplicaSet(ReplicaSet) in replica_sets: Selectors, None, |_, _| Change::Other;
     /// A controller of pods.
     StatefulSet(StatefulSet) in stateful_sets: Selectors, None, |_, _| Change::Other;
-    /// How many pods may be missing.
+    /// Limit on voluntary disruptions.
     DisruptionBudget(PodDisruptionBudget) in disruption_budgets: Budgets, None, |_, _| Change::Other;
     /// Devices under one name.
     DeviceClass(DeviceClass) in device_classes: Devices, Some(Resource::DeviceClass), |old, new| Change::DeviceClass { old, new };
@@ -143,7 +144,7 @@ kinds! {
     DeviceTaintRule(DeviceTaintRule) in device_taint_rules: Devices, Some(Resource::ResourceSlice), |_, _| Change::Other;
 }
 
-/// Which version an object counts for.
+/// Version counter that a kind of object increments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Group {
     Volumes,
@@ -162,12 +163,12 @@ pub(crate) struct AssumedVolumes {
 }
 
 impl Objects {
-    /// Adds an object or changes it; what was there before.
+    /// Adds or changes an object; returns its previous state.
     pub fn set(&mut self, object: &Object, matcher: &Matcher) -> Option<Object> {
         match object {
             Object::Volume(volume) => {
                 self.reach.insert(volume.metadata.name.clone(), matcher.volume(volume));
-                // Once the API shows the decision it need not be remembered.
+                // Once the API shows the decision, it need not be kept here.
                 let claim = volume.spec.claim_ref.as_ref();
                 let claim = claim.map(|claim| (claim.namespace.clone(), claim.name.clone()));
                 if self.assumed.bound.get(&volume.metadata.name).is_some_and(|assumed| Some(assumed) == claim.as_ref())
@@ -177,7 +178,7 @@ impl Objects {
             }
             Object::Claim(claim) => {
                 let name = (claim.metadata.namespace.clone(), claim.metadata.name.clone());
-                let node = claim.metadata.annotations.get(SELECTED_NODE);
+                let node = claim.metadata.annotations.get(ANNOTATION_SELECTED_NODE);
                 if self.assumed.provisioned.get(&name).is_some_and(|assumed| Some(assumed) == node) {
                     self.assumed.provisioned.remove(&name);
                 }
@@ -227,11 +228,8 @@ impl Objects {
             Group::Volumes => self.volumes_version = self.volumes_version.wrapping_add(1),
             Group::Selectors => self.selectors_version = self.selectors_version.wrapping_add(1),
             Group::Devices => self.classes_version = self.classes_version.wrapping_add(1),
-            // Asked when they are needed, and never remembered.
+            // Read on demand, and never cached.
             Group::Budgets => {}
         }
     }
 }
-
-/// Names the node near which a claim's volume is to be made.
-pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";

@@ -4,10 +4,12 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use api::annotations::REJECTED;
 use api::core::v1::Pod;
 use api::json::Text;
 use api::quantity::Quantity;
 use api::time::Timestamp;
+use api::well_known::CONDITION_DISRUPTION_TARGET;
 use matching::Matcher;
 use matching::resources::{Demand, Options, requests};
 
@@ -17,38 +19,40 @@ use crate::framework::Action;
 /// The name of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PodKey {
-    /// Its namespace.
+    /// Namespace of the pod.
     pub namespace: Text,
-    /// Its name there.
+    /// Name of the pod.
     pub name: Text,
 }
 
 /// A pod.
 #[derive(Debug, Clone)]
 pub struct PodInfo {
-    /// What decides where it can run.
+    /// Properties that determine where it can run.
     pub shape: Arc<Shape>,
-    /// Its name; the namespace is the shape's.
+    /// Name of the pod; the namespace is the shape's.
     pub name: Text,
-    /// Which of all pods of that name it is.
+    /// UID of the pod.
     pub uid: Text,
-    /// Where it runs; empty where it waits.
+    /// Name of its node; empty while it is pending.
     pub node_name: Text,
-    /// Where room is being made for it.
+    /// Node to which it is nominated.
     pub nominated_node: Text,
-    /// When it started, according to its node.
+    /// Start time reported by its node.
     pub start_time: Option<Timestamp>,
-    /// Its deletion has begun.
+    /// Whether it is being deleted.
     pub is_deleting: bool,
-    /// When its deletion was asked for.
+    /// Time at which its deletion was requested.
     pub deletion_time: Option<Timestamp>,
-    /// It has ended for good.
+    /// Whether it has ended.
     pub is_terminal: bool,
-    /// The scheduler put a condition on it that room is being made: `DisruptionTarget` for preemption.
+    /// Whether the scheduler has set the condition `DisruptionTarget` on it because of a preemption.
     pub is_preempted: bool,
     /// The claims that were made for its `resourceClaims`, by their names there.
     pub generated_claims: Vec<(Text, Option<Text>)>,
-    /// What it takes of its node, where that is not what its shape says: it is being resized.
+    /// Reason not to schedule it on any node: its annotations are invalid.
+    pub rejection: Option<Text>,
+    /// Demand on its node while it is being resized, if it differs from that of its shape.
     pub(crate) resized: Option<Arc<Demand>>,
 }
 
@@ -66,7 +70,7 @@ impl PodInfo {
             deletion_time: pod.metadata.deletion_timestamp,
             is_terminal: pod.is_terminal(),
             is_preempted: pod.status.conditions.iter().any(|condition| {
-                condition.condition_type == "DisruptionTarget"
+                condition.condition_type == CONDITION_DISRUPTION_TARGET
                     && condition.status == "True"
                     && condition.reason == "PreemptionByScheduler"
             }),
@@ -76,6 +80,7 @@ impl PodInfo {
                 .iter()
                 .map(|status| (status.name.clone(), status.resource_claim_name.clone()))
                 .collect(),
+            rejection: pod.metadata.annotations.get(REJECTED).cloned(),
             resized: Demand::may_differ(pod)
                 .then(|| Demand::of(pod))
                 .filter(|demand| *demand != shape.demand)
@@ -84,29 +89,29 @@ impl PodInfo {
         }
     }
 
-    /// The same pod, on a node.
+    /// A copy of the pod on a node.
     #[must_use]
     pub fn on(&self, node: &Text) -> Self {
         PodInfo { node_name: node.clone(), ..self.clone() }
     }
 
-    /// Its full name.
+    /// Namespace and name.
     pub fn key(&self) -> PodKey {
         PodKey { namespace: self.shape.namespace().clone(), name: self.name.clone() }
     }
 
-    /// What it takes of its node.
+    /// Demand on its node.
     pub fn demand(&self) -> &Demand {
         self.resized.as_deref().unwrap_or(&self.shape.demand)
     }
 
-    /// How important it is.
+    /// Priority of the pod.
     pub fn priority(&self) -> i32 {
         self.shape.spec().priority.unwrap_or(0)
     }
 }
 
-/// What an update means to waiting pods.
+/// Classifies an update of a pod for waiting pods.
 pub fn changes_of_pod(old: &PodInfo, new: &PodInfo) -> Action {
     let mut action = Action::default();
     if old.labels() != new.labels() {
@@ -123,7 +128,10 @@ pub fn changes_of_pod(old: &PodInfo, new: &PodInfo) -> Action {
     }
     // Kubernetes: tolerations can only be added. Those with an expression can be replaced by others.
     let (before, after) = (&old.spec().tolerations, &new.spec().tolerations);
-    if before.len() != after.len() || before.iter().zip(after).any(|(old, new)| old.expression != new.expression) {
+    if old.rejection != new.rejection
+        || before.len() != after.len()
+        || before.iter().zip(after).any(|(old, new)| old.expression != new.expression)
+    {
         action = action.or(Action::UPDATE_POD_TOLERATION);
     }
     if old.generated_claims != new.generated_claims {
@@ -132,7 +140,8 @@ pub fn changes_of_pod(old: &PodInfo, new: &PodInfo) -> Action {
     if action.is_empty() { Action::UPDATE } else { action }
 }
 
-/// Whether a pod asks for more of something than it does in another state, or names what it does not name there.
+/// Whether a pod requests more of a resource than in another state, or a resource that it does not request
+/// there.
 fn asks_for_more(pod: &PodInfo, other: &PodInfo) -> bool {
     if pod.resized.is_some() || other.resized.is_some() {
         return pod.demand().requests.any_above(&other.demand().requests);

@@ -1,7 +1,7 @@
-//! The shape of a pod: everything about it that decides where it can run, compiled once and shared by all pods alike.
+//! The shape of a pod: all of its properties that affect placement, compiled once and shared by equal pods.
 //!
-//! Pods of one workload have one shape. What is worked out for a shape holds for all its pods: programs, requests, hints,
-//! and the verdicts about nodes.
+//! Pods of one workload have one shape. Computed results of a shape apply to all its pods: programs, requests,
+//! hints, and the verdicts about nodes.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -23,20 +23,20 @@ pub struct ShapeId(pub(crate) u64);
 /// The shape of a pod.
 #[derive(Debug)]
 pub struct Shape {
-    /// Its number.
+    /// ID of the shape.
     pub id: ShapeId,
     key: Key,
-    /// What the pod asks of nodes.
+    /// Requirements of the pod on nodes.
     pub matcher: PodMatcher,
-    /// What it takes of a node.
+    /// Demand on a node.
     pub demand: Demand,
     /// The ports of the host that it takes.
     pub ports: Vec<HostPort>,
-    /// Its rules about other pods.
+    /// Affinity terms between pods.
     pub affinity: PodAffinity,
 }
 
-/// What makes two pods alike.
+/// Properties that two pods of one shape share.
 #[derive(Debug, Clone, PartialEq)]
 struct Key {
     namespace: Text,
@@ -52,9 +52,14 @@ struct Key {
 pub struct Shapes {
     known: HashMap<u64, Vec<Weak<Shape>>>,
     last: u64,
-    /// Shapes that nobody uses any more are cleared away when this many were made since the last time.
+    /// Unused shapes are removed when this many were created since the last time.
     clear_at: u64,
 }
+
+/// Number of shapes with equal hashes that a pod is compared with. Users can create any number of pods that
+/// differ only in fields that are not hashed; beyond this, pods of one template may have several shapes, which
+/// only costs memory and time.
+const SIMILAR_MAX: usize = 32;
 
 impl Shape {
     /// The pod's namespace.
@@ -72,7 +77,7 @@ impl Shape {
         self.key.owner.as_ref()
     }
 
-    /// What is wanted, without the node and without volumes that have no say.
+    /// The pod spec, without the node and without volumes that do not affect scheduling.
     pub fn spec(&self) -> &PodSpec {
         &self.key.spec
     }
@@ -82,10 +87,10 @@ impl Key {
     fn of(pod: &Pod) -> Self {
         let mut spec = pod.spec.clone();
         spec.node_name = Text::default();
-        // Tokens and configuration have names of their own in each pod, and are the same to all nodes.
+        // Volumes for tokens and configuration have different names in each pod, and do not affect scheduling.
         spec.volumes.retain(has_say);
         spec.hostname = Text::default();
-        // What pods have in common is copied only if it must be changed.
+        // Shared parts of pods are copied only if they must be changed.
         if !spec.subdomain.is_empty() {
             spec.subdomain = Text::default();
         }
@@ -118,7 +123,7 @@ impl Key {
     }
 }
 
-/// Whether the scheduler looks at a volume.
+/// Whether a volume affects scheduling.
 fn has_say(volume: &Volume) -> bool {
     volume.persistent_volume_claim.is_some()
         || volume.ephemeral.is_some()
@@ -140,11 +145,12 @@ impl Shapes {
     pub fn intern(&mut self, pod: &Pod, matcher: &Matcher) -> Arc<Shape> {
         let key = Key::of(pod);
         let bucket = self.known.entry(key.hash()).or_default();
-        if let Some(shape) = bucket.iter().filter_map(Weak::upgrade).find(|shape| shape.key == key) {
+        let mut similar = bucket.iter().rev().take(SIMILAR_MAX).filter_map(Weak::upgrade);
+        if let Some(shape) = similar.find(|shape| shape.key == key) {
             return shape;
         }
         self.last = self.last.saturating_add(1);
-        // A shape is what the pod asks for; what a running one has beside that is the pod's own.
+        // A shape contains the requirements of the spec; the state of a running pod is kept with the pod.
         let wanted = Pod { spec: key.spec.clone(), ..Pod::default() };
         let shape = Arc::new(Shape {
             id: ShapeId(self.last),
@@ -178,7 +184,7 @@ mod tests {
         let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(|| Duration::ZERO);
         let matcher = Matcher::new(NonZeroUsize::new(4).unwrap(), clock, matching::Features::ALL).unwrap();
         let mut shapes = Shapes::default();
-        // As admission leaves them: the volume of the token has a name of its own in each.
+        // As left by admission: the token volume has a different name in each pod.
         let mut shape = |name: &str, cpu: &str| {
             let text = format!(
                 r#"{{"metadata": {{"name": "{name}", "namespace": "d", "uid": "{name}"}}, "spec": {{"hostname": "{name}",
@@ -192,5 +198,31 @@ mod tests {
         let first = shape("a", "1");
         assert_eq!(first.id, shape("b", "1").id);
         assert_ne!(first.id, shape("c", "2").id);
+    }
+
+    #[test]
+    fn pods_with_equal_hashes_are_compared_with_few_others() {
+        let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(|| Duration::ZERO);
+        let matcher = Matcher::new(NonZeroUsize::new(4).unwrap(), clock, matching::Features::ALL).unwrap();
+        let mut shapes = Shapes::default();
+        let mut kept = Vec::new();
+        let mut shape = |number: usize| {
+            // Affinity is not hashed.
+            let text = format!(
+                r#"{{"metadata": {{"name": "p", "namespace": "d"}}, "spec": {{"containers": [], "affinity": {{"nodeAffinity": {{
+                "requiredDuringSchedulingIgnoredDuringExecution": {{"nodeSelectorTerms": [{{"matchExpressions":
+                    [{{"key": "k{number}", "operator": "Exists"}}]}}]}}}}}}}}}}"#
+            );
+            let pod: Pod = api::json::from_value(&api::json::parse(text.as_bytes()).unwrap()).unwrap();
+            kept.push(shapes.intern(&pod, &matcher));
+            kept.last().unwrap().id
+        };
+        let first = shape(0);
+        assert_eq!(first, shape(0));
+        (1..=SIMILAR_MAX).for_each(|number| {
+            shape(number);
+        });
+        assert_ne!(first, shape(0), "it was not compared with the first");
+        assert_eq!(shapes.known.len(), 1);
     }
 }

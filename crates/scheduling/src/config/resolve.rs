@@ -1,20 +1,21 @@
-//! From what a profile changes to the plugins that it has, in order.
+//! Resolution of a profile's changes to its plugins, in order.
 //!
-//! Follows `mergePlugins` and `expandMultiPointPlugins` of Kubernetes: what is enabled at a point and for all points comes first,
-//! then what is enabled for all, then the rest of the point.
+//! Follows `mergePlugins` and `expandMultiPointPlugins` of Kubernetes: plugins enabled at a point and for all
+//! points come first, then those enabled for all, then the rest of the point.
 
 use std::collections::BTreeMap;
 
 use api::json::{Object, Text, Value};
+use api::well_known::DEFAULT_SCHEDULER;
 use matching::Matcher;
 
 use super::{API_VERSION, ConfigError, PluginConfig, PluginRef, PluginSet, Plugins, ProfileConfig};
 use crate::framework::Point;
-use crate::plugins::{self, DEFAULT_SCHEDULER, Registration};
-use crate::profile::{Enabled, Profile};
+use crate::plugins::{self, Registration};
+use crate::profile::{EnabledPlugin, Profile};
 
-/// A plugin, and what its score is multiplied with.
-type Weighted = (Text, Option<i32>);
+/// A plugin, and the weight of its score.
+type WeightedName = (Text, Option<i32>);
 
 /// The profile, its plugins made.
 pub(super) fn profile(config: &ProfileConfig, matcher: &Matcher) -> Result<Profile, ConfigError> {
@@ -42,7 +43,8 @@ pub(super) fn profile(config: &ProfileConfig, matcher: &Matcher) -> Result<Profi
             places.entry(name).or_default().push((point, place));
         }
     }
-    // PreFilter and PreScore are one with Filter and Score: a plugin that is enabled at one of them is asked at both.
+    // PreFilter and Filter, and PreScore and Score, are merged: a plugin that is enabled at one of them runs at
+    // both.
     let mut enabled = Vec::new();
     for (name, at) in places {
         let registration = registered(&name)?;
@@ -53,7 +55,7 @@ pub(super) fn profile(config: &ProfileConfig, matcher: &Matcher) -> Result<Profi
         let weight = find(&changes.score.enabled)
             .or_else(|| multi_point.iter().find(|(known, _)| *known == name).and_then(|(_, weight)| *weight))
             .filter(|weight| *weight != 0);
-        enabled.push(Enabled::at(plugin, weight.map_or(1, i64::from), at));
+        enabled.push(EnabledPlugin::at(plugin, weight.map_or(1, i64::from), at));
     }
     let name = config.scheduler_name.clone().unwrap_or_else(|| DEFAULT_SCHEDULER.into());
     let profile = Profile::new(name, enabled);
@@ -98,11 +100,11 @@ fn registered(name: &str) -> Result<&'static Registration, ConfigError> {
     found.ok_or_else(|| ConfigError::UnknownPlugin(name.to_owned()))
 }
 
-/// The default plugins without those that are disabled, with what is enabled in their places or behind them.
-pub(super) fn merged(set: &PluginSet) -> Vec<Weighted> {
+/// The default plugins without the disabled ones, with the enabled ones in their places or behind them.
+pub(super) fn merged(set: &PluginSet) -> Vec<WeightedName> {
     let is_disabled = |name: &str| set.disabled.iter().any(|it| it.name == name || it.name == "*");
     let given = |name: &str| set.enabled.iter().find(|it| it.name == name);
-    let mut all: Vec<Weighted> = Vec::new();
+    let mut all: Vec<WeightedName> = Vec::new();
     for plugin in plugins::ALL.iter().filter(|plugin| !is_disabled(plugin.name)) {
         let weight = i32::try_from(plugin.weight).ok();
         let weight = given(plugin.name).map_or(weight, |given| given.weight);
@@ -118,7 +120,7 @@ pub(super) fn merged(set: &PluginSet) -> Vec<Weighted> {
 }
 
 /// The plugins of a point, in order.
-fn order(point: Point, set: &PluginSet, multi_point: &[Weighted]) -> Result<Vec<Text>, ConfigError> {
+fn order(point: Point, set: &PluginSet, multi_point: &[WeightedName]) -> Result<Vec<Text>, ConfigError> {
     let twice = |plugin: &str| ConfigError::Twice { plugin: plugin.to_owned(), point };
     for (index, plugin) in set.enabled.iter().enumerate() {
         if !has_say(&plugin.name, point)? {
@@ -152,7 +154,7 @@ fn has_say(name: &str, point: Point) -> Result<bool, ConfigError> {
     Ok(registered(name)?.points.contains(&point))
 }
 
-/// Each point with what is changed there.
+/// Each extension point with its changes.
 fn points(plugins: &Plugins) -> [(Point, &PluginSet); 12] {
     [
         (Point::PreEnqueue, &plugins.pre_enqueue),

@@ -1,5 +1,6 @@
 //! Configurations that are read, resolved and refused.
 
+use api::well_known::DEFAULT_SCHEDULER;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -45,7 +46,7 @@ fn the_default_is_kubernetes_profile() {
 }
 
 #[test]
-fn a_point_overrides_what_holds_for_all() {
+fn extension_point_overrides_multi_point() {
     let text = r#"{"schedulerName": "mine", "percentageOfNodesToScore": 20, "plugins": {
         "score": {"enabled": [{"name": "NodeAffinity", "weight": 7}], "disabled": [{"name": "ImageLocality"}]},
         "multiPoint": {"disabled": [{"name": "TaintToleration"}], "enabled": [{"name": "NodeResourcesFit", "weight": 5}]}
@@ -60,7 +61,7 @@ fn a_point_overrides_what_holds_for_all() {
 }
 
 #[test]
-fn everything_can_be_turned_off_but_what_is_needed() {
+fn all_but_required_plugins_can_be_disabled() {
     let some = r#"{"plugins": {"multiPoint": {"disabled": [{"name": "*"}],
         "enabled": [{"name": "PrioritySort"}, {"name": "DefaultBinder"}, {"name": "NodeName"}]}}}"#;
     assert_eq!(names(&profiles(some).unwrap()[0], Point::Filter), ["NodeName"]);
@@ -69,7 +70,7 @@ fn everything_can_be_turned_off_but_what_is_needed() {
 }
 
 #[test]
-fn what_is_not_known_is_named() {
+fn unknown_fields_are_named() {
     refused(read(r#", "profile": []"#), "unknown field `profile`");
     refused(read(r#", "leaderElection": {"leaderElected": true}"#), "unknown field `leaderElected`");
     refused(
@@ -176,10 +177,30 @@ fn arguments_out_of_range_are_refused() {
     let affinity = r#"{"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
         [{"matchExpressions": [{"key": "a", "operator": "Near"}]}]}}}"#;
     check("NodeAffinity", affinity, "operator: Unsupported value: \"Near\"");
+    let required = |term: &str| {
+        format!(
+            r#"{{"addedAffinity": {{"requiredDuringSchedulingIgnoredDuringExecution": {{"nodeSelectorTerms": [{term}]}}}}}}"#
+        )
+    };
+    let expression = |text: &str| required(&format!(r#"{{"matchCELExpressions": ["{text}"]}}"#));
+    check("NodeAffinity", &expression("node.labels["), "addedAffinity: nodeSelectorTerms[0].matchCELExpressions[0]: ");
+    check("NodeAffinity", &expression("node.labels['a']"), "must evaluate to bool");
+    let version = required(r#"{"matchExpressions": [{"key": "v", "operator": "SemverGt", "values": ["x.y"]}]}"#);
+    check(
+        "NodeAffinity",
+        &version,
+        "addedAffinity: nodeSelectorTerms[0].matchExpressions: the value for v is not a version",
+    );
+    let terms: Vec<String> = (0..65).map(|it| format!(r#"{{"matchCELExpressions": ["'{it}' == 'a'"]}}"#)).collect();
+    let affinity = format!(
+        r#"{{"addedAffinity": {{"requiredDuringSchedulingIgnoredDuringExecution": {{"nodeSelectorTerms": [{}]}}}}}}"#,
+        terms.join(",")
+    );
+    check("NodeAffinity", &affinity, "addedAffinity: must have at most 64 expressions in total, has 65");
 }
 
 #[test]
-fn what_is_written_can_be_read() {
+fn written_configuration_can_be_read() {
     let configuration =
         read(r#", "podMaxBackoffSeconds": 30, "profiles": [{"schedulerName": "a"}, {"schedulerName": "b"}]"#);
     let configuration = configuration.unwrap();
@@ -215,7 +236,7 @@ fn arguments_are_written_out_with_their_defaults() {
 }
 
 #[test]
-fn what_is_written_out_means_the_same() {
+fn explicit_defaults_are_equivalent() {
     let given = [
         "",
         r#", "profiles": [{"schedulerName": "mine", "plugins": {

@@ -1,9 +1,9 @@
 //! The node for a pod: the best of those that fit, by lot among the best.
 
-use super::evaluations::{Evaluation, of_filters, of_scores};
+use super::evaluations::{Evaluation, of_filters, of_refusal, of_scores};
 use super::scores::{ScoreOf, score_timed};
 use super::search::Search;
-use super::{Filters, Found};
+use super::{Filters, SearchResult};
 use crate::cluster::{NodeId, PodInfo};
 use crate::diagnosis::Diagnosis;
 use crate::framework::Status;
@@ -11,14 +11,14 @@ use crate::memory::Memory;
 use crate::random::Random;
 use crate::timing::Timer;
 
-/// What came of looking for a node.
+/// Result of a node search.
 #[derive(Debug)]
 pub(crate) struct Choice {
-    /// How many nodes were looked at.
+    /// Number of evaluated nodes.
     pub(crate) evaluated: usize,
-    /// How many of them fit.
+    /// Number of nodes that fit.
     pub(crate) feasible: usize,
-    /// How often plugins were asked, and what they said.
+    /// Number of plugin results, by plugin and status.
     pub(crate) evaluations: Vec<Evaluation>,
     /// The node.
     pub(crate) node: Result<Chosen, NoNode>,
@@ -28,11 +28,11 @@ pub(crate) struct Choice {
 #[derive(Debug)]
 pub(crate) struct Chosen {
     pub(crate) id: NodeId,
-    /// How much plugins like it, where there was a choice.
+    /// Score of the node, if there was a choice.
     pub(crate) score: Option<ScoreOf>,
 }
 
-/// Why there is no node.
+/// A reason why there is no node.
 #[derive(Debug)]
 pub(crate) enum NoNode {
     NoFit(Box<Diagnosis>),
@@ -43,15 +43,23 @@ impl Search<'_> {
     /// The node for the pod.
     pub(crate) fn choose(&self, pod: &PodInfo, memory: &mut Memory, random: &mut Random, timer: &mut Timer) -> Choice {
         memory.begin(pod);
+        let mut refusal = None;
         let found = match Filters::timed(self.profile, pod, self.cluster, timer) {
             Ok(filters) => match self.choose_ranked(pod, &filters, memory, random, timer) {
                 Some(choice) => return choice,
                 None => self.look(pod, &filters, memory.of(pod), timer),
             },
-            Err(refused) => self.refused(refused),
+            Err(refused) => {
+                refusal = Some(of_refusal(refused.status.plugin, refused.status.code));
+                self.refused(refused)
+            }
         };
         match found {
-            Ok(found) => self.choose_among(pod, found, memory, random, timer),
+            Ok(found) => {
+                let mut choice = self.choose_among(pod, found, memory, random, timer);
+                choice.evaluations.extend(refusal.filter(|it| !it.plugin.is_empty()));
+                choice
+            }
             Err(status) => {
                 Choice { evaluated: 0, feasible: 0, evaluations: Vec::new(), node: Err(NoNode::Error(status)) }
             }
@@ -61,7 +69,7 @@ impl Search<'_> {
     fn choose_among(
         &self,
         pod: &PodInfo,
-        found: Found,
+        found: SearchResult,
         memory: &mut Memory,
         random: &mut Random,
         timer: &mut Timer,
@@ -71,7 +79,7 @@ impl Search<'_> {
         let node = match found.feasible.as_slice() {
             [] => Err(NoNode::NoFit(Box::new(found.diagnosis))),
             [only] => {
-                // A lot is drawn in any case, so that a run with the same seed goes the same way.
+                // A random number is drawn in any case, so that a run with the same seed is reproducible.
                 random.below(1);
                 Ok(Chosen { id: *only, score: None })
             }

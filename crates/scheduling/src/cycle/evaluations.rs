@@ -1,27 +1,43 @@
-//! How often plugins were asked, and what they said: for `scheduler_plugin_evaluation_total`.
+//! Number of plugin results by status: for `scheduler_plugin_evaluation_total`.
 //!
-//! Counted in bulk from what a search found. An answer that was remembered counts as one that was given.
+//! Counted in bulk from the result of a search. A cached result counts like a computed one.
 
-use super::Found;
+use super::SearchResult;
 use crate::framework::{Code, Point};
 
-/// How often a plugin said something.
+/// Number of results of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Evaluation {
     /// The plugin.
     pub plugin: &'static str,
-    /// Where.
+    /// Extension point.
     pub point: Point,
-    /// What: `Success`, `Unschedulable` and so on.
+    /// Status: `Success`, `Unschedulable` and so on.
     pub status: &'static str,
-    /// How often.
+    /// Number of results.
     pub count: usize,
 }
 
 const SUCCESS: &str = "Success";
 
-/// What filters said.
-pub(crate) fn of_filters(found: &Found) -> Vec<Evaluation> {
+/// Plugins that Kubernetes does not ask before their filter,
+const WITHOUT_PRE_FILTER: [&str; 3] = ["NodeName", "NodeUnschedulable", "TaintToleration"];
+/// and those that it does not ask before their score.
+const WITHOUT_PRE_SCORE: [&str; 1] = ["ImageLocality"];
+
+/// The answers of plugins before their filters: those that were not skipped.
+fn of_pre_filters(asked: impl Iterator<Item = &'static str>) -> impl Iterator<Item = Evaluation> {
+    let asked = asked.filter(|plugin| !WITHOUT_PRE_FILTER.contains(plugin));
+    asked.map(|plugin| Evaluation { plugin, point: Point::PreFilter, status: SUCCESS, count: 1 })
+}
+
+/// The answer of the plugin that refused all nodes at once.
+pub(super) fn of_refusal(plugin: &'static str, code: Code) -> Evaluation {
+    Evaluation { plugin, point: Point::PreFilter, status: code.name(), count: 1 }
+}
+
+/// Counts the results of filters.
+pub(crate) fn of_filters(found: &SearchResult) -> Vec<Evaluation> {
     let mut rejections: Vec<(&'static str, Code, usize)> = Vec::new();
     for (_, status) in &found.diagnosis.by_node {
         match rejections.iter_mut().find(|(plugin, code, _)| *plugin == status.plugin && *code == status.code) {
@@ -32,18 +48,19 @@ pub(crate) fn of_filters(found: &Found) -> Vec<Evaluation> {
     of_rejections(found.asked.iter().copied(), found.evaluated, &rejections)
 }
 
-/// What filters said that were asked in this order about this many nodes, if some were against this many.
+/// Counts the results of filters that ran in this order on this many nodes, given the number of rejections by
+/// each.
 pub(super) fn of_rejections(
-    asked: impl Iterator<Item = &'static str>,
+    asked: impl Iterator<Item = &'static str> + Clone,
     evaluated: usize,
     rejections: &[(&'static str, Code, usize)],
 ) -> Vec<Evaluation> {
-    let mut all = Vec::new();
+    let mut all: Vec<Evaluation> = of_pre_filters(asked.clone()).collect();
     let mut asked_about = evaluated;
     for plugin in asked {
         let rejected = || rejections.iter().filter(|(by, ..)| *by == plugin);
         let total: usize = rejected().map(|(.., count)| *count).sum();
-        // Those that are against a node keep the plugins after them from being asked about it.
+        // A rejection keeps the later plugins from running on the node.
         let passed = asked_about.saturating_sub(total);
         let said = rejected().map(|(_, code, count)| (code.name(), *count));
         let said = said.chain([(SUCCESS, passed)]).filter(|(_, count)| *count > 0);
@@ -53,8 +70,11 @@ pub(super) fn of_rejections(
     all
 }
 
-/// What scores were given, by whom and how many.
+/// Scores that were given, by plugin and number, and the answers of the plugins before.
 pub(super) fn of_scores(given: impl Iterator<Item = (&'static str, usize)>) -> impl Iterator<Item = Evaluation> {
-    let given = given.filter(|(_, count)| *count > 0);
-    given.map(|(plugin, count)| Evaluation { plugin, point: Point::Score, status: SUCCESS, count })
+    given.filter(|(_, count)| *count > 0).flat_map(|(plugin, count)| {
+        let before = (!WITHOUT_PRE_SCORE.contains(&plugin)).then_some((Point::PreScore, 1));
+        let all = before.into_iter().chain([(Point::Score, count)]);
+        all.map(move |(point, count)| Evaluation { plugin, point, status: SUCCESS, count })
+    })
 }

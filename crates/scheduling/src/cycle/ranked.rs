@@ -1,21 +1,23 @@
-//! The best of the nodes that fit, found by what is summed up of them instead of by a look at each.
+//! Finds the best fitting node from summaries instead of evaluating each node.
 //!
-//! It comes to what a search and the scores of what it found come to, by the same answers of the same plugins. It can be had
-//! where each plugin's answer about a node holds as long as the node stands as it is. What a plugin makes of its raw scores
-//! afterwards may compare nodes: those with the same raw scores are one group, and groups are compared.
+//! The result is that of a search followed by scoring, computed from the same results of the same plugins.
+//! Ranking is possible if each plugin's result about a node is valid as long as the node is unchanged.
+//! Normalization may compare nodes: nodes with the same raw scores form one group, and groups are compared.
+
+use matching::Meter;
 
 use super::choice::{Choice, Chosen};
 use super::evaluations::{of_rejections, of_scores};
-use super::ranking::{Known, Passed, Ranking, Tally};
+use super::ranking::{NodeRank, Ranking, SearchExtent, Tally};
 use super::scores::{ScoreOf, is_remembered};
 use super::search::{Search, Statuses};
-use super::{Asked, Filters};
+use super::{Filters, PluginFilter};
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 use crate::framework::{Code, Dependencies, MAX_NODE_SCORE, Point, PreScore, Score};
-use crate::memory::{Memory, Remembered, versions};
+use crate::memory::{Memory, ShapeMemory, versions};
 use crate::profile::Profile;
 use crate::random::Random;
-use crate::timing::{SKIP, SUCCESS, Spent, TimedScore, Timer, Timing};
+use crate::timing::{FilterTime, SKIP, SUCCESS, TimedScore, Timer, Timing};
 
 /// For this many pods nodes are not ranked after that has failed.
 const UNRANKED_AFTER_FAILURE: u32 = 100;
@@ -24,7 +26,7 @@ const GROUPS_MAX: usize = 64;
 
 /// All nodes as pods of one shape see them.
 #[derive(Debug, Default)]
-pub(crate) struct Ranked {
+pub(crate) struct RankedNodes {
     holds_for: HoldsFor,
     /// Changes of nodes are taken into account up to this generation.
     generation: u64,
@@ -33,7 +35,7 @@ pub(crate) struct Ranked {
     ranking: Ranking,
 }
 
-/// If one of these changes, everything begins anew.
+/// If one of these changes, the ranking is rebuilt.
 #[derive(Debug, Default, PartialEq)]
 struct HoldsFor {
     filters: Vec<&'static str>,
@@ -56,14 +58,16 @@ struct Scorer<'c> {
     name: &'static str,
     weight: i64,
     score: Box<dyn Score + 'c>,
-    spent: Option<Spent>,
+    spent: Option<FilterTime>,
+    /// The budget for expressions: past it, answers cannot be used.
+    budget: Option<&'c Meter>,
 }
 
-/// Nodes have to be looked at in turn.
-struct Plainly;
+/// Ranking is not possible: nodes must be evaluated in turn.
+struct NotRankable;
 
 impl Search<'_> {
-    /// The node for the pod, if ranking can tell. It cannot tell why no node fits.
+    /// Returns the node for the pod, if ranking can determine it. It cannot determine why no node fits.
     pub(super) fn choose_ranked(
         &self,
         pod: &PodInfo,
@@ -72,7 +76,7 @@ impl Search<'_> {
         random: &mut Random,
         timer: &mut Timer,
     ) -> Option<Choice> {
-        // Pods for which room is being made count, and are not part of what is remembered.
+        // Nominated pods affect the result, but are not part of the cached state.
         if !self.cluster.nominated.is_empty() || !pod.nominated_node.is_empty() || filters.nodes.is_some() {
             return None;
         }
@@ -103,8 +107,8 @@ impl Search<'_> {
         filters: &Filters<'_>,
         depends_on: Dependencies,
         scorers: &[Scorer<'_>],
-        ranked: &mut Ranked,
-        remembered: &mut Remembered,
+        ranked: &mut RankedNodes,
+        remembered: &mut ShapeMemory,
         random: &mut Random,
         timer: &mut Timer,
     ) -> Option<Choice> {
@@ -118,15 +122,15 @@ impl Search<'_> {
         for scorer in scorers {
             remembered.scores(scorer.name).begin(scorer.score.depends_on(), self.cluster);
         }
-        let mut asking = Asking { filters, scorers, remembered };
+        let mut asking = NodeEvaluator { filters, scorers, remembered };
         let mut statuses = Statuses::default();
         let groups = &mut ranked.groups;
         let found = ranked.ranking.find(start, enough, |position| {
-            let node = order.get(position).and_then(|id| cache.node(*id)).ok_or(Plainly)?;
+            let node = order.get(position).and_then(|id| cache.node(*id)).ok_or(NotRankable)?;
             asking.ask(node, &mut statuses, groups)
         });
         let Ok(passed) = found else {
-            *ranked = Ranked::default();
+            *ranked = RankedNodes::default();
             asking.remembered.unranked = UNRANKED_AFTER_FAILURE;
             return None;
         };
@@ -135,7 +139,7 @@ impl Search<'_> {
         }
         let rejections = ranked.rejections(&passed);
         timer.end(begun, Point::Filter, "", SUCCESS);
-        let against = |asked: &Asked<'_>| rejections.iter().any(|(plugin, ..)| *plugin == asked.name);
+        let against = |asked: &PluginFilter<'_>| rejections.iter().any(|(plugin, ..)| *plugin == asked.name);
         filters.asked.iter().filter_map(|asked| asked.timing(against(asked))).for_each(|timing| timer.add(timing));
 
         let begun = timer.begin();
@@ -176,14 +180,14 @@ impl Search<'_> {
     }
 }
 
-impl Ranked {
-    /// Something is known.
+impl RankedNodes {
+    /// Whether nodes are ranked.
     #[cfg(test)]
     pub(crate) fn is_ranked(&self) -> bool {
         !self.groups.is_empty()
     }
 
-    /// Forgets what has changed.
+    /// Removes outdated state.
     fn begin(&mut self, filters: &Filters<'_>, depends_on: Dependencies, scorers: &[Scorer<'_>], cluster: &Cluster) {
         let depends_on = scorers.iter().fold(depends_on, |all, scorer| all.and(scorer.score.depends_on()));
         let cache = &cluster.cache;
@@ -211,7 +215,7 @@ impl Ranked {
         self.generation = cache.last_generation();
     }
 
-    fn rejections(&self, passed: &Passed) -> Vec<(&'static str, Code, usize)> {
+    fn rejections(&self, passed: &SearchExtent) -> Vec<(&'static str, Code, usize)> {
         let groups = passed.tallies.iter().map(|tally| (self.groups.get(tally.group as usize), tally.count));
         let rejected = groups.filter_map(|(group, count)| match group {
             Some(Group::Rejected { plugin, code }) => Some((*plugin, *code, count)),
@@ -220,7 +224,8 @@ impl Ranked {
         rejected.collect()
     }
 
-    /// What the plugins that compare nodes make of the groups' raw scores: for each group, by the place of the plugin.
+    /// Returns the normalized scores of the groups by the plugins that compare nodes: for each group, by plugin
+    /// index.
     fn normalized(&self, fitting: &[&Tally], scorers: &[Scorer<'_>]) -> Option<Vec<Vec<(usize, i64)>>> {
         let mut all: Vec<Vec<(usize, i64)>> = vec![Vec::new(); fitting.len()];
         let relative = scorers.iter().enumerate().filter(|(_, scorer)| scorer.score.is_relative());
@@ -239,7 +244,7 @@ impl Ranked {
     }
 }
 
-/// A score that counts; others are an error, which the plain way tells.
+/// Returns a score in range; others are an error, which the search in turn reports.
 fn in_range(score: i64) -> Option<i64> {
     (0..=MAX_NODE_SCORE).contains(&score).then_some(score)
 }
@@ -248,7 +253,7 @@ fn weighed(scorers: &[Scorer<'_>], place: usize, score: i64) -> i64 {
     scorers.get(place).map_or(0, |scorer| scorer.weight.saturating_mul(score))
 }
 
-/// Those who like nodes. Nothing if one of them cannot say how much without all others.
+/// Prepares the scorers. `None` if one of them needs all nodes.
 fn scorers<'c>(
     profile: &'c Profile,
     pod: &'c PodInfo,
@@ -256,6 +261,7 @@ fn scorers<'c>(
     timer: &mut Timer,
 ) -> Option<Vec<Scorer<'c>>> {
     let mut scorers = Vec::new();
+    let budget = cluster.meter();
     for enabled in profile.at(Point::Score) {
         let name = enabled.plugin.name();
         let begun = timer.begin_plugin();
@@ -267,11 +273,11 @@ fn scorers<'c>(
             PreScore::Ask(_) | PreScore::Together | PreScore::Fail(_) => return None,
         };
         scorers.push(match timer.by_plugin() {
-            None => Scorer { name, weight: enabled.weight, score, spent: None },
+            None => Scorer { name, weight: enabled.weight, score, spent: None, budget },
             Some(clock) => {
-                let spent = Spent::default();
+                let spent = FilterTime::default();
                 let score = Box::new(TimedScore { score, clock, spent: spent.clone() });
-                Scorer { name, weight: enabled.weight, score, spent: Some(spent) }
+                Scorer { name, weight: enabled.weight, score, spent: Some(spent), budget }
             }
         });
     }
@@ -286,17 +292,22 @@ impl Scorer<'_> {
     }
 }
 
-/// Whom to ask about a node.
-struct Asking<'a, 'c> {
+/// The plugins to run on a node.
+struct NodeEvaluator<'a, 'c> {
     filters: &'a Filters<'c>,
     scorers: &'a [Scorer<'c>],
-    remembered: &'a mut Remembered,
+    remembered: &'a mut ShapeMemory,
 }
 
-impl Asking<'_, '_> {
-    fn ask(&mut self, node: &NodeInfo, statuses: &mut Statuses, groups: &mut Vec<Group>) -> Result<Known, Plainly> {
+impl NodeEvaluator<'_, '_> {
+    fn ask(
+        &mut self,
+        node: &NodeInfo,
+        statuses: &mut Statuses,
+        groups: &mut Vec<Group>,
+    ) -> Result<NodeRank, NotRankable> {
         let verdicts = &mut self.remembered.verdicts;
-        let verdict = verdicts.get_or_ask(node, || statuses.note(self.filters.ask(node))).map_err(|_| Plainly)?;
+        let verdict = verdicts.get_or_ask(node, || statuses.note(self.filters.ask(node))).map_err(|_| NotRankable)?;
         let (group, score) = match verdict {
             Some(status) => (Group::Rejected { plugin: status.plugin, code: status.code }, 0),
             None => {
@@ -306,7 +317,7 @@ impl Asking<'_, '_> {
                     if scorer.score.is_relative() {
                         relative.push(raw);
                     } else {
-                        let score = in_range(raw).ok_or(Plainly)?;
+                        let score = in_range(raw).ok_or(NotRankable)?;
                         sum = sum.saturating_add(score.saturating_mul(scorer.weight));
                     }
                 }
@@ -316,16 +327,16 @@ impl Asking<'_, '_> {
         let fits = matches!(group, Group::Fits(_));
         let number = match groups.iter().position(|known| *known == group) {
             Some(number) => number,
-            None if groups.len() >= GROUPS_MAX => return Err(Plainly),
+            None if groups.len() >= GROUPS_MAX => return Err(NotRankable),
             None => {
                 groups.push(group);
                 groups.len().saturating_sub(1)
             }
         };
-        Ok(Known { group: u32::try_from(number).map_err(|_| Plainly)?, fits, score })
+        Ok(NodeRank { group: u32::try_from(number).map_err(|_| NotRankable)?, fits, score })
     }
 
-    /// What makes up the score of a node.
+    /// Returns the parts of a node's score.
     fn score_of(&mut self, node: &NodeInfo, normalized: &[(usize, i64)], total: i64) -> Option<ScoreOf> {
         let mut by_plugin = Vec::with_capacity(self.scorers.len());
         for (place, scorer) in self.scorers.iter().enumerate() {
@@ -339,6 +350,10 @@ impl Asking<'_, '_> {
     }
 }
 
-fn raw(scorer: &Scorer<'_>, node: &NodeInfo, remembered: &mut Remembered) -> Result<i64, Plainly> {
-    remembered.scores(scorer.name).get_or_ask(node, || scorer.score.score(node)).map_err(|_| Plainly)
+fn raw(scorer: &Scorer<'_>, node: &NodeInfo, remembered: &mut ShapeMemory) -> Result<i64, NotRankable> {
+    let ask = || match scorer.score.score(node) {
+        Ok(score) if !scorer.budget.is_some_and(Meter::is_exceeded) => Ok(score),
+        _ => Err(NotRankable),
+    };
+    remembered.scores(scorer.name).get_or_ask(node, ask)
 }

@@ -1,29 +1,29 @@
-//! What is known of each node for one shape, summed up by blocks of nodes, so that most nodes need no look.
+//! State of each node for one shape, summarized by blocks of nodes, so that most nodes need not be examined.
 //!
-//! Nodes stand in their order. Each belongs to a group of nodes that differ in nothing but a number, the higher the better.
-//! Who belongs to which group is the caller's to say, and what that means.
+//! Nodes are kept in their order. Each belongs to a group of nodes that differ only in a number, the higher the
+//! better. The caller assigns the groups and defines their meaning.
 
 use std::ops::Range;
 
-/// How many nodes are summed up. Tests take few, so that few nodes make many blocks.
+/// Number of nodes per block. Tests use few, so that few nodes form many blocks.
 const BLOCK: usize = if cfg!(test) { 4 } else { 64 };
 
-/// What is known of all nodes.
+/// State of all nodes.
 #[derive(Debug, Default)]
 pub(super) struct Ranking {
-    /// By position; nothing where the caller has to be asked.
-    known: Vec<Option<Known>>,
+    /// By position; `None` if the caller must evaluate the node.
+    known: Vec<Option<NodeRank>>,
     blocks: Vec<Block>,
 }
 
-/// What is known of a node.
+/// State of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Known {
-    /// Its group.
+pub(super) struct NodeRank {
+    /// Group of the node.
     pub(super) group: u32,
-    /// It fits; others do not count as found.
+    /// Whether it fits; other nodes do not count as found.
     pub(super) fits: bool,
-    /// How good it is within its group.
+    /// Score within its group.
     pub(super) score: i64,
 }
 
@@ -32,37 +32,37 @@ pub(super) struct Known {
 pub(super) struct Tally {
     /// The group.
     pub(super) group: u32,
-    /// They fit.
+    /// Whether these nodes fit.
     pub(super) fits: bool,
-    /// How many there are.
+    /// Number of nodes.
     pub(super) count: usize,
     /// The highest score.
     pub(super) best: i64,
-    /// How many have it.
+    /// Number of nodes with the best score.
     pub(super) ties: usize,
 }
 
 #[derive(Debug, Default)]
 struct Block {
-    /// The sums hold.
+    /// Whether the sums are current.
     is_current: bool,
     fitting: usize,
     tallies: Vec<Tally>,
 }
 
-/// What a search passed.
+/// Nodes that a search has passed.
 #[derive(Debug, Default)]
-pub(super) struct Passed {
-    /// How many nodes.
+pub(super) struct SearchExtent {
+    /// Number of nodes.
     pub(super) nodes: usize,
-    /// How many of them fit.
+    /// Number of nodes that fit.
     pub(super) fitting: usize,
     /// All of them by group.
     pub(super) tallies: Vec<Tally>,
 }
 
 impl Ranking {
-    /// Nothing is known of any node.
+    /// Removes the state of all nodes.
     pub(super) fn reset(&mut self, nodes: usize) {
         self.known.clear();
         self.known.resize(nodes, None);
@@ -70,7 +70,7 @@ impl Ranking {
         self.blocks.resize_with(nodes.div_ceil(BLOCK), Block::default);
     }
 
-    /// Nothing is known of this node any more.
+    /// Removes the state of a node.
     pub(super) fn forget(&mut self, position: usize) {
         if let Some(known) = self.known.get_mut(position) {
             *known = None;
@@ -80,17 +80,17 @@ impl Ranking {
         }
     }
 
-    /// Goes round from a position until enough nodes that fit are found.
+    /// Iterates from a position, wrapping around, until enough fitting nodes are found.
     ///
     /// # Errors
-    /// The caller could not say something.
+    /// Error of the caller's evaluation.
     pub(super) fn find<E>(
         &mut self,
         start: usize,
         enough: usize,
-        mut ask: impl FnMut(usize) -> Result<Known, E>,
-    ) -> Result<Passed, E> {
-        let mut passed = Passed::default();
+        mut ask: impl FnMut(usize) -> Result<NodeRank, E>,
+    ) -> Result<SearchExtent, E> {
+        let mut passed = SearchExtent::default();
         for piece in round(start, self.known.len(), self.known.len()) {
             if piece.len() == BLOCK {
                 let block = self.current(piece.start / BLOCK, &mut ask)?;
@@ -114,7 +114,8 @@ impl Ranking {
         Ok(passed)
     }
 
-    /// The position of one of the best nodes, after this many others of them. `best` says of a group which score that is.
+    /// Returns the position of one of the best nodes, after this many others of them. `best` returns the best
+    /// score of a group.
     pub(super) fn nth(
         &self,
         start: usize,
@@ -153,8 +154,8 @@ impl Ranking {
     fn known<E>(
         &mut self,
         position: usize,
-        ask: &mut impl FnMut(usize) -> Result<Known, E>,
-    ) -> Result<Option<Known>, E> {
+        ask: &mut impl FnMut(usize) -> Result<NodeRank, E>,
+    ) -> Result<Option<NodeRank>, E> {
         let Some(known) = self.known.get_mut(position) else { return Ok(None) };
         match known {
             Some(_) => {}
@@ -168,7 +169,7 @@ impl Ranking {
     fn current<E>(
         &mut self,
         index: usize,
-        ask: &mut impl FnMut(usize) -> Result<Known, E>,
+        ask: &mut impl FnMut(usize) -> Result<NodeRank, E>,
     ) -> Result<Option<&Block>, E> {
         if self.blocks.get(index).is_some_and(|block| !block.is_current) {
             let from = index.saturating_mul(BLOCK);
@@ -187,7 +188,7 @@ impl Ranking {
 }
 
 impl Tally {
-    fn of(known: Known) -> Self {
+    fn of(known: NodeRank) -> Self {
         Tally { group: known.group, fits: known.fits, count: 1, best: known.score, ties: 1 }
     }
 }
@@ -205,7 +206,7 @@ fn add(tallies: &mut Vec<Tally>, more: Tally) {
     }
 }
 
-/// The positions of this many nodes from a start, round the end, in pieces that lie within one block each.
+/// Returns the positions of this many nodes from a start, wrapping around, in pieces within one block each.
 fn round(start: usize, count: usize, all: usize) -> impl Iterator<Item = Range<usize>> {
     let end = start.saturating_add(count);
     let ranges = [start..end.min(all), 0..end.saturating_sub(all).min(start)];
@@ -227,8 +228,8 @@ mod tests {
     use super::*;
     use crate::random::Random;
 
-    /// What looking at every node in turn comes to.
-    fn plainly(nodes: &[Known], start: usize, enough: usize) -> Vec<usize> {
+    /// Evaluates every node in turn, for comparison.
+    fn plainly(nodes: &[NodeRank], start: usize, enough: usize) -> Vec<usize> {
         let mut fitting = 0;
         let all = nodes.len();
         let mut passed = Vec::new();
@@ -250,9 +251,9 @@ mod tests {
             let groups = 1 + random.below(4);
             let node = |random: &mut Random| {
                 let group = random.below(groups);
-                Known { group: group as u32, fits: group % 3 != 2, score: random.below(3) as i64 }
+                NodeRank { group: group as u32, fits: group % 3 != 2, score: random.below(3) as i64 }
             };
-            let mut nodes: Vec<Known> = (0..all).map(|_| node(&mut random)).collect();
+            let mut nodes: Vec<NodeRank> = (0..all).map(|_| node(&mut random)).collect();
             let mut ranking = Ranking::default();
             ranking.reset(all);
             for _ in 0..10 {

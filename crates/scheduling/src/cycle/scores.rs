@@ -1,15 +1,18 @@
-//! How much plugins like the nodes that fit.
+//! Scores of the nodes that fit.
 
+use matching::Meter;
+
+use super::over_budget;
 use crate::cluster::{Cluster, NodeId, PodInfo};
 use crate::framework::{Dependencies, MAX_NODE_SCORE, Point, PreScore, Status};
-use crate::memory::{Memory, Remembered};
+use crate::memory::{Memory, ShapeMemory};
 use crate::profile::Profile;
 use crate::timing::{SKIP, SUCCESS, Timer, status_of};
 
 /// The scores of the nodes that fit.
 #[derive(Debug, Default)]
 pub struct Scores {
-    /// What each plugin says, in order.
+    /// Scores by plugin, in order.
     pub by_plugin: Vec<PluginScores>,
     /// Plugins that prefer no node.
     pub skipped: Vec<&'static str>,
@@ -17,14 +20,14 @@ pub struct Scores {
     pub total: Vec<(NodeId, i64)>,
 }
 
-/// What a plugin says.
+/// Scores of one plugin.
 #[derive(Debug)]
 pub struct PluginScores {
-    /// Its name.
+    /// Name of the plugin.
     pub plugin: &'static str,
-    /// What its scores are multiplied with.
+    /// Weight of the scores.
     pub weight: i64,
-    /// As given.
+    /// Raw scores.
     pub raw: Vec<(NodeId, i64)>,
     /// Between 0 and 100.
     pub normalized: Vec<(NodeId, i64)>,
@@ -35,11 +38,11 @@ pub struct PluginScores {
 pub struct ScoreOf {
     /// The sum.
     pub total: i64,
-    /// What each plugin adds to it, in order.
+    /// Contribution of each plugin, in order.
     pub by_plugin: Vec<(&'static str, i64)>,
 }
 
-/// Whether scores can be remembered that depend on this.
+/// Whether scores with these dependencies can be cached.
 pub(super) fn is_remembered(depends_on: Dependencies) -> bool {
     let cannot = depends_on.include(Dependencies::UNKNOWN) || depends_on.include(Dependencies::PODS);
     !cannot && !depends_on.is_empty()
@@ -53,7 +56,7 @@ pub fn score(profile: &Profile, pod: &PodInfo, cluster: &Cluster, nodes: &[NodeI
     score_with(profile, pod, cluster, nodes, None, &mut Timer::off())
 }
 
-/// As [`score`], with raw scores that are remembered from other pods of the same shape.
+/// Like [`score`], but with cached raw scores from other pods of the same shape.
 ///
 /// # Errors
 /// Something went wrong; the attempt ends.
@@ -67,7 +70,7 @@ pub fn score_remembering(
     score_timed(profile, pod, cluster, nodes, memory, &mut Timer::off())
 }
 
-/// As [`score_remembering`], measured.
+/// Like [`score_remembering`], but measured.
 ///
 /// # Errors
 /// Something went wrong; the attempt ends.
@@ -90,7 +93,7 @@ fn score_with(
     pod: &PodInfo,
     cluster: &Cluster,
     nodes: &[NodeId],
-    mut memory: Option<&mut Remembered>,
+    mut memory: Option<&mut ShapeMemory>,
     timer: &mut Timer,
 ) -> Result<Scores, Status> {
     let mut scores = Scores { total: nodes.iter().map(|node| (*node, 0)).collect(), ..Scores::default() };
@@ -121,7 +124,10 @@ fn score_with(
         }
         let mut raw = Vec::with_capacity(nodes.len());
         for node in nodes.iter().filter_map(|id| cluster.cache.node(*id)) {
-            let ask = || scorer.score(node).map_err(|status| failed("Score", name, &status));
+            let ask = || {
+                let score = scorer.score(node).map_err(|status| failed("Score", name, &status))?;
+                if cluster.meter().is_some_and(Meter::is_exceeded) { Err(over_budget()) } else { Ok(score) }
+            };
             let score = match &mut column {
                 Some(column) => column.get_or_ask(node, ask)?,
                 None => ask()?,

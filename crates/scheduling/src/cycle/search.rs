@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use super::{Filters, Refused};
+use super::{Filters, PreFilterRejection};
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 use crate::diagnosis::Diagnosis;
 use crate::framework::{Code, Point, Status};
-use crate::memory::{Memory, Remembered};
+use crate::memory::{Memory, ShapeMemory};
 use crate::profile::Profile;
 use crate::timing::{Timer, status_of};
 
-/// Below this many nodes all are looked at.
+/// Below this number, all nodes are evaluated.
 const NODES_MIN: usize = 100;
 const PERCENTAGE_MIN: usize = 5;
 
@@ -19,26 +19,26 @@ const PERCENTAGE_MIN: usize = 5;
 pub struct Search<'c> {
     /// The plugins.
     pub profile: &'c Profile,
-    /// Everything they look at.
+    /// State that the plugins read.
     pub cluster: &'c Cluster,
-    /// Where in the order of nodes to begin.
+    /// Position in the order of nodes at which to begin.
     pub start: usize,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct SearchResult {
     /// The nodes that fit.
     pub feasible: Vec<NodeId>,
-    /// What was said against others.
+    /// Rejections of other nodes.
     pub diagnosis: Diagnosis,
-    /// How many nodes were looked at.
+    /// Number of evaluated nodes.
     pub evaluated: usize,
-    /// The plugins that had to be asked, in order.
+    /// The plugins that were run, in order.
     pub asked: Vec<&'static str>,
 }
 
-/// How many nodes that fit are enough.
+/// Number of fitting nodes after which the search stops.
 pub fn nodes_to_find(all: usize, percentage: Option<u32>) -> usize {
     if all < NODES_MIN {
         return all;
@@ -59,43 +59,48 @@ impl Search<'_> {
     ///
     /// # Errors
     /// Something went wrong; the attempt ends.
-    pub fn run(&self, pod: &PodInfo) -> Result<Found, Status> {
+    pub fn run(&self, pod: &PodInfo) -> Result<SearchResult, Status> {
         self.run_with(pod, None, &mut Timer::off())
     }
 
-    /// As [`run`](Self::run), with answers that are remembered from other pods of the same shape.
+    /// Like [`run`](Self::run), but with cached results from other pods of the same shape.
     ///
     /// # Errors
     /// Something went wrong; the attempt ends.
-    pub fn run_remembering(&self, pod: &PodInfo, memory: &mut Memory) -> Result<Found, Status> {
+    pub fn run_remembering(&self, pod: &PodInfo, memory: &mut Memory) -> Result<SearchResult, Status> {
         self.run_timed(pod, memory, &mut Timer::off())
     }
 
-    /// As [`run_remembering`](Self::run_remembering), measured.
+    /// Like [`run_remembering`](Self::run_remembering), but measured.
     ///
     /// # Errors
     /// Something went wrong; the attempt ends.
-    pub fn run_timed(&self, pod: &PodInfo, memory: &mut Memory, timer: &mut Timer) -> Result<Found, Status> {
+    pub fn run_timed(&self, pod: &PodInfo, memory: &mut Memory, timer: &mut Timer) -> Result<SearchResult, Status> {
         memory.begin(pod);
         self.run_with(pod, memory.of(pod), timer)
     }
 
-    fn run_with(&self, pod: &PodInfo, memory: Option<&mut Remembered>, timer: &mut Timer) -> Result<Found, Status> {
+    fn run_with(
+        &self,
+        pod: &PodInfo,
+        memory: Option<&mut ShapeMemory>,
+        timer: &mut Timer,
+    ) -> Result<SearchResult, Status> {
         match Filters::timed(self.profile, pod, self.cluster, timer) {
             Ok(filters) => self.look(pod, &filters, memory, timer),
             Err(refused) => self.refused(refused),
         }
     }
 
-    /// What is found where plugins are against all nodes.
+    /// Result if PreFilter plugins reject all nodes.
     ///
     /// # Errors
     /// Something went wrong; the attempt ends.
-    pub(super) fn refused(&self, refused: Refused) -> Result<Found, Status> {
+    pub(super) fn refused(&self, refused: PreFilterRejection) -> Result<SearchResult, Status> {
         if !refused.status.code.is_rejection() {
             return Err(pre_filter_failed(refused.status));
         }
-        let mut found = Found::default();
+        let mut found = SearchResult::default();
         found.diagnosis.nodes = self.cluster.cache.order().len();
         found.diagnosis.plugins.extend(&refused.narrowed_by);
         found.diagnosis.add_plugin(&refused.status);
@@ -104,7 +109,7 @@ impl Search<'_> {
         Ok(found)
     }
 
-    /// Looks at nodes in turn.
+    /// Evaluates nodes in turn.
     ///
     /// # Errors
     /// Something went wrong; the attempt ends.
@@ -112,10 +117,10 @@ impl Search<'_> {
         &self,
         pod: &PodInfo,
         filters: &Filters<'_>,
-        memory: Option<&mut Remembered>,
+        memory: Option<&mut ShapeMemory>,
         timer: &mut Timer,
-    ) -> Result<Found, Status> {
-        let mut found = Found::default();
+    ) -> Result<SearchResult, Status> {
+        let mut found = SearchResult::default();
         found.diagnosis.nodes = self.cluster.cache.order().len();
         found.asked = filters.asked.iter().map(|asked| asked.name).collect();
         let begun = timer.begin();
@@ -139,8 +144,8 @@ impl Search<'_> {
         &self,
         pod: &PodInfo,
         filters: &Filters<'_>,
-        memory: Option<&mut Remembered>,
-        found: &mut Found,
+        memory: Option<&mut ShapeMemory>,
+        found: &mut SearchResult,
     ) -> Result<(), Status> {
         let cache = &self.cluster.cache;
         // Room was made for the pod: that node is most likely the only one.
@@ -151,7 +156,7 @@ impl Search<'_> {
                 found.evaluated = 1;
                 return Ok(());
             };
-            // What is said of it counts, also where it is not among the nodes that are left.
+            // Its rejection counts even if it is not among the remaining nodes.
             let is_out = filters.nodes.as_ref().is_some_and(|names| !names.contains(node.name()));
             if is_out && status.code.is_rejection() {
                 found.diagnosis.add_plugin(&status);
@@ -178,7 +183,7 @@ impl Search<'_> {
         }
     }
 
-    /// How many of this many nodes are enough: one, where no plugin prefers any.
+    /// Number of fitting nodes that suffice: one, if no plugin scores nodes.
     pub(super) fn enough(&self, all: usize) -> usize {
         let has_scores = self.profile.at(Point::Score).next().is_some();
         if has_scores { nodes_to_find(all, self.profile.percentage_of_nodes_to_score) } else { all.min(1) }
@@ -190,8 +195,8 @@ impl Search<'_> {
         filters: &Filters<'_>,
         nodes: impl Iterator<Item = &'n NodeInfo>,
         enough: usize,
-        memory: Option<&mut Remembered>,
-        found: &mut Found,
+        memory: Option<&mut ShapeMemory>,
+        found: &mut SearchResult,
     ) -> Result<(), Status> {
         let mut statuses = Statuses::default();
         let (first, depends_on) = filters.rememberable();
@@ -207,7 +212,7 @@ impl Search<'_> {
             }
             found.evaluated = found.evaluated.saturating_add(1);
             let rejected = match &mut verdicts {
-                // Pods for which room is being made count, and are not part of what is remembered.
+                // Nominated pods affect the result, but are not part of the cached state.
                 Some(verdicts) if !waits_here(node) => {
                     let remembered = verdicts.get_or_ask(node, || {
                         let answer = filters.ask_some(0, first, node);
@@ -237,13 +242,13 @@ fn pre_filter_failed(status: Status) -> Status {
     Status { reasons: vec![text.into()], ..status }
 }
 
-/// What is said where a filter fails.
+/// Status of a failed filter.
 pub(crate) fn filter_failed(status: Status) -> Status {
     let text = format!("running \"{}\" filter plugin: {}", status.plugin, status.message());
     Status { reasons: vec![text.into()], ..status }
 }
 
-/// Equal statuses are kept once: thousands of nodes say the same.
+/// Deduplicates equal statuses: thousands of nodes have the same one.
 #[derive(Debug, Default)]
 pub(super) struct Statuses {
     recent: Vec<Arc<Status>>,

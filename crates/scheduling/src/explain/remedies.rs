@@ -1,6 +1,7 @@
-//! Which single change would let a pod run that fits nowhere?
+//! Single changes that would let a pod run that fits nowhere.
 //!
-//! Changes are guessed from what plugins say, tried on the core itself, and told only if a node fits then.
+//! Candidate changes are derived from the rejections and tried on the core itself; only those with which a node
+//! fits are returned.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -18,7 +19,7 @@ use crate::plugins::{
 };
 use crate::scheduler::Scheduler;
 
-/// How many changes of one kind are tried.
+/// Maximum number of changes of one kind to try.
 const TRIED_MAX: usize = 16;
 
 /// A change that would let the pod run.
@@ -28,7 +29,7 @@ pub enum Remedy {
     Tolerate {
         /// The taint.
         taint: Taint,
-        /// How many nodes fit then, and some of them.
+        /// Number of nodes that then fit, and some of them.
         nodes: Nodes,
     },
     /// A node gets a label.
@@ -37,7 +38,7 @@ pub enum Remedy {
         node: Text,
         /// The label.
         key: Text,
-        /// Its value.
+        /// Value of the label.
         value: Text,
     },
     /// A node takes pods again.
@@ -45,28 +46,28 @@ pub enum Remedy {
         /// The node.
         node: Text,
     },
-    /// Something is freed on a node.
+    /// Resources are freed on a node.
     Free {
         /// The node.
         node: Text,
-        /// What.
+        /// Name of the resource.
         resource: Text,
-        /// How much of it.
+        /// Amount of the resource.
         amount: Quantity,
     },
-    /// The pod asks for less.
+    /// The pod requests less.
     Without {
         /// The field that it leaves out.
         field: &'static str,
-        /// How many nodes fit then, and some of them.
+        /// Number of nodes that then fit, and some of them.
         nodes: Nodes,
     },
 }
 
-/// How many nodes fit, and the names of the first.
+/// Number of nodes that fit, and the names of the first ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nodes {
-    /// How many.
+    /// Number of nodes.
     pub count: usize,
     /// The first.
     pub names: Vec<Text>,
@@ -95,7 +96,7 @@ impl fmt::Display for Remedy {
     }
 }
 
-/// Looks for single changes. `nodes` are those that the scheduler was told; it knows them again afterwards as it did before.
+/// Searches for single changes. `nodes` are those of the scheduler; its state is the same afterwards.
 pub fn find(scheduler: &mut Scheduler, pod: &Pod, nodes: &[Node], known: &Explanation) -> Vec<Remedy> {
     let mut found = Vec::new();
     tolerations(scheduler, pod, nodes, known, &mut found);
@@ -178,7 +179,7 @@ fn tolerations(scheduler: &mut Scheduler, pod: &Pod, nodes: &[Node], known: &Exp
     }
 }
 
-/// A pod that leaves out what a plugin is about: its name, the field, and how it is left out.
+/// A change that removes the subject of a plugin from a pod: its name, the field, and the removal.
 type LeaveOut = (&'static str, &'static str, fn(&mut Pod));
 
 const LEFT_OUT: &[LeaveOut] = &[
@@ -279,7 +280,7 @@ fn uncordon(node: &mut Node) {
     node.spec.taints.retain(|taint| taint.key != taints::unschedulable().key);
 }
 
-/// Labels of which one might be what the pod looks for.
+/// Labels that the pod may require.
 fn wanted_labels(pod: &Pod) -> Vec<(Text, Text)> {
     let mut labels: Vec<(Text, Text)> =
         pod.spec.node_selector.iter().map(|(key, value)| (key.clone(), value.clone())).collect();

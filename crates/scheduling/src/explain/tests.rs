@@ -1,4 +1,4 @@
-//! What people are told about a pod.
+//! Explanations of a pod's placement.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn remedies(nodes: &[String], pod: &str) -> Vec<String> {
     let known = scheduler.explain(&pod).unwrap();
     assert_eq!(known.fitting(), 0, "{known:?}");
     let found = super::remedies::find(&mut scheduler, &pod, &nodes, &known);
-    // Nothing is left of what was tried.
+    // The trial changes are reverted.
     assert_eq!(format!("{:?}", scheduler.explain(&pod).unwrap().nodes), format!("{:?}", known.nodes));
     found.iter().map(ToString::to_string).collect()
 }
@@ -95,7 +95,7 @@ fn a_toleration_a_label_or_some_room_may_be_all_that_is_missing() {
 }
 
 #[test]
-fn what_takes_two_changes_is_not_told() {
+fn remedies_needing_two_changes_are_omitted() {
     let node = node("a", "spec: {taints: [{key: gpu, effect: NoSchedule}]}");
     assert_eq!(remedies(&[node], "{nodeSelector: {disk: ssd}}"), Vec::<String>::new());
 }

@@ -1,4 +1,4 @@
-//! What happened in the cluster, in the terms in which plugins wait for it.
+//! Events of the cluster, in the terms of plugins.
 //!
 //! Follows `ClusterEvent` of Kubernetes' `kube-scheduler/framework`.
 
@@ -10,7 +10,7 @@ use api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, Vol
 
 use crate::cluster::{NodeObject, PodInfo};
 
-/// Which kind of object changed.
+/// Kind of the changed object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are Kubernetes'")]
 pub enum Resource {
@@ -33,16 +33,16 @@ pub enum Resource {
     DeviceClass,
 }
 
-/// What changed, a set of bits.
+/// Kinds of changes, as a set of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Action(u32);
 
-/// Something that happened, or for which a plugin waits.
+/// An event, or one that a plugin waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Event {
     /// The kind of object.
     pub resource: Resource,
-    /// What happened to it.
+    /// Kind of the change.
     pub action: Action,
 }
 
@@ -94,16 +94,16 @@ pub enum Change<'c> {
         old: Option<&'c ResourceClaim>,
         new: Option<&'c ResourceClaim>,
     },
-    /// An object of which no plugin looks at the contents.
+    /// An object whose contents no plugin reads.
     Other,
 }
 
 /// Whether a change may help a pod that a plugin rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hint {
-    /// It may: try again.
+    /// The change may help: try again.
     Queue,
-    /// It cannot.
+    /// The change cannot help.
     Skip,
 }
 
@@ -181,7 +181,7 @@ impl Action {
         self.0 & other.0 != 0
     }
 
-    /// Nothing.
+    /// Whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -211,14 +211,14 @@ impl Event {
         Event { resource, action }
     }
 
-    /// Whether what happened is what is waited for.
+    /// Whether an event matches an awaited one.
     pub fn is_awaited_by(self, awaited: Event) -> bool {
         self.resource == awaited.resource && self.action.meets(awaited.action)
     }
 }
 
 impl fmt::Display for Event {
-    /// As in metrics and logs: `NodeUpdateNodeTaint`.
+    /// Formats an event as in metrics and logs: `NodeUpdateNodeTaint`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.resource.name(), self.action)
     }

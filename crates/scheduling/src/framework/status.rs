@@ -1,28 +1,28 @@
-//! What a plugin says against a pod, or against a pod on a node.
+//! Rejection of a pod, or of a pod on a node, by a plugin.
 
 use std::borrow::Cow;
 
-/// How final a rejection is.
+/// Finality of a rejection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Code {
     /// The pod cannot run there now; removing pods might help.
     Unschedulable,
     /// The pod cannot run there, and removing pods does not help.
     UnschedulableAndUnresolvable,
-    /// The pod waits for something that is under way.
+    /// The pod waits for an operation in progress.
     Pending,
-    /// Something is wrong; the attempt ends.
+    /// An error that ends the attempt.
     Error,
 }
 
 /// A rejection with its reasons.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
-    /// How final it is.
+    /// Finality of the rejection.
     pub code: Code,
-    /// Why, in Kubernetes' words.
+    /// Reasons in Kubernetes' words.
     pub reasons: Vec<Cow<'static, str>>,
-    /// Who says so; filled in by the framework.
+    /// Plugin that rejected; set by the framework.
     pub plugin: &'static str,
 }
 
@@ -37,7 +37,7 @@ impl Code {
         }
     }
 
-    /// It is about the pod, not a failure of the scheduler.
+    /// Whether it concerns the pod and is not a failure of the scheduler.
     pub fn is_rejection(self) -> bool {
         self != Code::Error
     }
@@ -59,12 +59,12 @@ impl Status {
         Self::new(Code::UnschedulableAndUnresolvable, reason)
     }
 
-    /// The attempt cannot go on.
+    /// An error that ends the attempt.
     pub fn error(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Code::Error, reason)
     }
 
-    /// Said by a plugin.
+    /// Sets the plugin.
     #[must_use]
     pub fn by(mut self, plugin: &'static str) -> Self {
         if self.plugin.is_empty() {

@@ -5,14 +5,14 @@ use api::json::{Value, from_value, to_value};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Why arguments are refused.
+/// A reason to reject arguments.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArgsError {
-    /// They do not have the form that the plugin reads.
+    /// The arguments do not have the expected form.
     #[error("{0}")]
     Form(String),
-    /// They have the form, but make no sense: every field that is wrong, in Kubernetes' words.
+    /// Invalid values: every faulty field, in Kubernetes' words.
     #[error("{0}")]
     Invalid(String),
 }

@@ -1,7 +1,7 @@
 //! Disks of built-in drivers, as the CSI drivers that do their work know them.
 //!
-//! Follows Kubernetes' `csi-translation-lib` as far as placing pods needs it: the driver, what it calls the disk, and from
-//! which nodes the disk can be reached.
+//! Follows Kubernetes' `csi-translation-lib` as far as placement needs it: the driver, its name of the disk,
+//! and the nodes from which the disk is accessible.
 
 mod topology;
 
@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use api::core::v1::{PersistentVolume, Volume};
 use api::json::{Text, Value};
+use api::well_known::LABEL_TOPOLOGY_ZONE;
 
 const AWS: &str = "kubernetes.io/aws-ebs";
 const GCE: &str = "kubernetes.io/gce-pd";
@@ -28,7 +29,7 @@ const DRIVERS: [(&str, Option<&str>); 7] = [
 ];
 
 /// Labels that name the zones of a volume.
-const ZONES: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"];
+const ZONES: [&str; 2] = ["failure-domain.beta.kubernetes.io/zone", LABEL_TOPOLOGY_ZONE];
 
 /// Between the zones of a volume that is in several.
 const DELIMITER: &str = "__";
@@ -72,18 +73,18 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Disk> {
 }
 
 /// A volume of a built-in driver, where a CSI driver does the work of it.
-pub(super) struct Migrated {
+pub(super) struct MigratedVolume {
     /// The built-in driver.
     pub(super) driver: &'static str,
-    /// The volume as the CSI driver has it, or why it cannot have it. Only where it can be reached from is looked at.
+    /// The volume in the form of the CSI driver, or the reason why it has none. Only its accessibility is read.
     pub(super) volume: Result<PersistentVolume, String>,
 }
 
 /// The volume as a CSI driver would have it; nothing where it is of no built-in driver.
-pub(super) fn migrated(volume: &PersistentVolume) -> Option<Migrated> {
+pub(super) fn migrated(volume: &PersistentVolume) -> Option<MigratedVolume> {
     let (driver, source) = source_of_volume(volume)?;
     let moved = handle_of_volume(driver, source, volume).map(|_| topology::moved(volume, driver));
-    Some(Migrated { driver, volume: moved.map_err(|error| format!("could not translate pv: {error}")) })
+    Some(MigratedVolume { driver, volume: moved.map_err(|error| format!("could not translate pv: {error}")) })
 }
 
 fn source_of_volume(volume: &PersistentVolume) -> Option<(&'static str, &Value)> {
@@ -116,17 +117,17 @@ fn source_of(volume: &Volume) -> Option<(&'static str, &Value)> {
     sources.into_iter().find_map(|(driver, source)| Some((driver, source.as_ref()?)))
 }
 
-/// What a driver calls a disk, where that does not depend on where it is.
+/// Returns the driver's name of a disk, if it is independent of the location.
 fn handle(driver: &str, source: &Value) -> Result<String, String> {
     match driver {
-        AWS => amazon(text(source, "volumeID")),
+        AWS => amazon(source.text("volumeID")),
         AZURE => match source.get("kind").and_then(Value::as_str) {
             Some(kind) if !kind.eq_ignore_ascii_case("managed") => {
                 Err(format!("kind({kind}) is not supported in csi migration"))
             }
-            _ => Ok(text(source, "diskURI").to_owned()),
+            _ => Ok(source.text("diskURI").to_owned()),
         },
-        _ => Ok(text(source, "volumeID").to_owned()),
+        _ => Ok(source.text("volumeID").to_owned()),
     }
 }
 
@@ -154,7 +155,7 @@ fn google(volume: &PersistentVolume, source: &Value) -> Result<String, String> {
         regions.insert(region_of(zone).ok_or_else(odd)?);
     }
     match (regions.first(), regions.len()) {
-        (Some(region), 1) => Ok(format!("projects/UNSPECIFIED/regions/{region}/disks/{}", text(source, "pdName"))),
+        (Some(region), 1) => Ok(format!("projects/UNSPECIFIED/regions/{region}/disks/{}", source.text("pdName"))),
         _ => {
             let regions: Vec<String> = regions.into_iter().map(|region| format!("{region}:{{}}")).collect();
             Err(format!("multiple or no regions gotten from zones, got: map[{}]", regions.join(" ")))
@@ -168,11 +169,7 @@ fn region_of(zone: &str) -> Option<&str> {
 }
 
 fn in_zone(zone: &str, source: &Value) -> String {
-    format!("projects/UNSPECIFIED/zones/{zone}/disks/{}", text(source, "pdName"))
-}
-
-fn text<'v>(source: &'v Value, key: &str) -> &'v str {
-    source.get(key).and_then(Value::as_str).unwrap_or_default()
+    format!("projects/UNSPECIFIED/zones/{zone}/disks/{}", source.text("pdName"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! DefaultBinder: a pod is bound through the API. The binding itself is the caller's; the plugin stands for the choice.
+//! DefaultBinder: a pod is bound through the API. The caller performs the binding; the plugin represents the
+//! choice.
 
 use api::json::Value;
 use matching::Matcher;
@@ -8,7 +9,7 @@ use crate::framework::{Plugin, Point};
 
 pub(super) const NAME: &str = "DefaultBinder";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::Bind];
 
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use crate::preemption::{Answer, Limits, PostFilter, preempt};
 
 pub(super) const NAME: &str = "DefaultPreemption";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PostFilter];
 
 #[derive(Debug)]

@@ -1,19 +1,21 @@
 //! DynamicResources: a pod goes where its claims have their devices, or can have them.
 //!
-//! Which devices those are is found in `dra`; here stands when to ask, and what is said and written. Follows Kubernetes'
-//! `plugins/dynamicresources`. Devices are taken when a node is reserved; the caller writes that into the claims before
-//! the pod is bound. Constraints over sets follow KEP-5254.
+//! The devices are selected in `dra`; this plugin decides when to search, and produces messages and writes.
+//! Follows Kubernetes' `plugins/dynamicresources`. Devices are allocated when a node is reserved; the caller
+//! writes the allocation to the claims before the pod is bound. Constraints over sets follow KEP-5254.
 
-mod backed;
 mod claims;
+mod extended;
 mod hints;
 
 use std::cell::RefCell;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::core::v1::ContainerExtendedResourceRequest;
 use api::field::{Errors, Path};
 use api::json::{Text, Value};
 use api::resource::v1::{DeviceClass, ResourceClaim};
@@ -23,8 +25,9 @@ use dra::pools::Target;
 use dra::{Budget, Claims, Narration};
 use matching::Matcher;
 
-use self::backed::Backed;
 use self::claims::PodClaims;
+pub(in crate::plugins) use self::extended::class_of;
+use self::extended::{ExtendedFilter, PendingClaim};
 use super::args::{self, ArgsError};
 use crate::aside;
 use crate::cluster::{Cluster, Devices, NodeId, NodeInfo, PodInfo};
@@ -36,7 +39,7 @@ use crate::writes::Write;
 
 pub(super) const NAME: &str = "DynamicResources";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[
     Point::PreEnqueue,
     Point::PreFilter,
@@ -48,14 +51,17 @@ pub(super) const POINTS: &[Point] = &[
     Point::PreBind,
 ];
 
-/// How many alternatives a request can have.
+/// The number of failed expressions that one attempt logs.
+const PROBLEMS_MAX: usize = 8;
+
+/// Maximum number of alternatives of a request.
 const ALTERNATIVES_MAX: i64 = 8;
 
 #[derive(Debug)]
 struct DynamicResources {
-    /// Nothing for no limit.
+    /// `None` for no limit.
     filter_timeout: Option<Duration>,
-    /// How long a pod waits until its devices are ready.
+    /// Time limit for the readiness of the devices.
     binding_timeout: Duration,
 }
 
@@ -129,12 +135,14 @@ impl Plugin for DynamicResources {
     }
 
     fn pre_filter<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster) -> PreFilter<'c> {
-        let resources = backed::of(pod, cluster);
+        let resources = extended::of(pod, cluster);
         if pod.spec().resource_claims.is_empty() && resources.is_empty() {
             return PreFilter::Skip;
         }
-        match Asking::new(pod, cluster, self.filter_timeout) {
-            Ok(claims) if !resources.is_empty() => PreFilter::Ask(Box::new(Backed { resources, claims })),
+        match ClaimFilter::new(pod, cluster, self.filter_timeout) {
+            Ok(_) if !resources.is_empty() => {
+                PreFilter::Ask(Box::new(ExtendedFilter::new(pod, cluster, resources, self.filter_timeout)))
+            }
             Ok(None) => PreFilter::Skip,
             Ok(Some(asking)) => PreFilter::Ask(Box::new(asking)),
             Err(status) => PreFilter::Reject(status),
@@ -142,7 +150,18 @@ impl Plugin for DynamicResources {
     }
 
     fn post_filter(&self, failed: &mut PostFilter<'_, '_>) -> Option<Answer> {
-        let asking = Asking::new(failed.pod, failed.cluster, self.filter_timeout).ok().flatten()?;
+        if let Some(claim) = extended::stale_claim(failed.pod, failed.cluster) {
+            return Some(Answer {
+                message: "deletion of ResourceClaim completed".to_owned(),
+                writes: vec![Write::DeleteResourceClaim {
+                    namespace: claim.metadata.namespace.clone(),
+                    claim: claim.metadata.name.clone(),
+                    uid: claim.metadata.uid.clone(),
+                }],
+                ..Answer::default()
+            });
+        }
+        let asking = ClaimFilter::new(failed.pod, failed.cluster, self.filter_timeout).ok().flatten()?;
         let is_idle = |claim: &ResourceClaim| match claim.status.reserved_for.as_slice() {
             [] => true,
             [one] => one.uid == failed.pod.uid,
@@ -170,19 +189,28 @@ impl Plugin for DynamicResources {
         if pod.spec().resource_claims.is_empty() {
             return PreScore::Skip;
         }
-        match Asking::new(pod, cluster, self.filter_timeout) {
+        match ClaimFilter::new(pod, cluster, self.filter_timeout) {
             // Only alternatives make a difference.
-            Ok(Some(asking)) if asking.claims.have_alternatives() => PreScore::Ask(Box::new(asking)),
+            Ok(Some(asking)) if asking.claims.have_alternatives() => match extended::of(pod, cluster) {
+                names if names.is_empty() => PreScore::Ask(Box::new(asking)),
+                names => PreScore::Ask(Box::new(ExtendedFilter::new(pod, cluster, names, self.filter_timeout))),
+            },
             Ok(_) => PreScore::Skip,
             Err(status) => PreScore::Fail(status),
         }
     }
 
     fn reserve(&self, pod: &PodInfo, node: &NodeInfo, cluster: &Cluster) -> Result<Vec<Write>, Status> {
-        if pod.spec().resource_claims.is_empty() {
-            return Ok(Vec::new());
-        }
-        let Some(asking) = Asking::new(pod, cluster, self.filter_timeout)? else { return Ok(Vec::new()) };
+        let resources = extended::of(pod, cluster);
+        let asking = if resources.is_empty() {
+            if pod.spec().resource_claims.is_empty() {
+                return Ok(Vec::new());
+            }
+            ClaimFilter::new(pod, cluster, self.filter_timeout)?.map(Rc::new)
+        } else {
+            ExtendedFilter::new(pod, cluster, resources, self.filter_timeout).on(node)?
+        };
+        let Some(asking) = asking else { return Ok(Vec::new()) };
         let mut allocations = asking.allocate(node)?.into_iter();
         let mut writes = Vec::new();
         for claim in asking.claims.all() {
@@ -190,6 +218,15 @@ impl Plugin for DynamicResources {
                 Some(_) => None,
                 None => Some(allocations.next().ok_or_else(|| Status::error("claim allocation not found for node"))?),
             };
+            if let (true, Some(allocation)) = (extended::is_in_memory(claim), &allocation) {
+                writes.push(Write::CreateResourceClaim {
+                    claim: claim.clone(),
+                    allocation: Arc::new(allocation.clone()),
+                    mappings: asking.mappings.clone(),
+                    timeout: self.binding_timeout,
+                });
+                continue;
+            }
             if allocation.is_none() && claim.status.reserved_for.iter().any(|user| user.uid == pod.uid) {
                 continue;
             }
@@ -203,21 +240,38 @@ impl Plugin for DynamicResources {
     }
 }
 
-/// The claims of a pod, and what is to be found for them.
-struct Asking<'c> {
+/// The claims of a pod, and the device search for them.
+struct ClaimFilter<'c> {
     claims: PodClaims,
     devices: &'c Devices,
-    /// Nothing where all claims have their devices.
+    /// `None` if all claims are allocated.
     attempt: Option<RefCell<Attempt<'c>>>,
-    /// How long looking for devices may take.
+    /// Time limit for the device search.
     timeout: Option<Duration>,
     pod: Text,
+    /// The containers that the claim in memory serves, if there is one.
+    mappings: Vec<ContainerExtendedResourceRequest>,
 }
 
-impl<'c> Asking<'c> {
-    /// What a pod asks for; nothing if it has no claims.
+impl<'c> ClaimFilter<'c> {
+    /// Prepares the claims of a pod; `None` if it has none.
     fn new(pod: &PodInfo, cluster: &'c Cluster, timeout: Option<Duration>) -> Result<Option<Self>, Status> {
-        let claims = PodClaims::of(pod, cluster).map_err(Status::unresolvable)?;
+        Self::with(pod, cluster, timeout, None)
+    }
+
+    /// Prepares the claims of a pod, and the one in memory for its extended resources.
+    fn with(
+        pod: &PodInfo,
+        cluster: &'c Cluster,
+        timeout: Option<Duration>,
+        pending: Option<PendingClaim>,
+    ) -> Result<Option<Self>, Status> {
+        let mut claims = PodClaims::of(pod, cluster).map_err(Status::unresolvable)?;
+        let mut mappings = Vec::new();
+        if let Some(pending) = pending {
+            claims.push(pending.claim);
+            mappings = pending.mappings;
+        }
         if claims.is_empty() {
             return Ok(None);
         }
@@ -229,7 +283,7 @@ impl<'c> Asking<'c> {
             claims::check(claim, devices, cluster)?;
         }
         let attempt = (!waiting.is_empty()).then(|| RefCell::new(attempt(&waiting, devices, cluster, timeout)));
-        Ok(Some(Asking { claims, devices, attempt, timeout, pod: pod.uid.clone() }))
+        Ok(Some(ClaimFilter { claims, devices, attempt, timeout, pod: pod.uid.clone(), mappings }))
     }
 
     /// Devices for all claims that need some.
@@ -246,16 +300,18 @@ impl<'c> Asking<'c> {
         attempt.allocations(&found, &mut share_id).map_err(|error| self.fail(&error))
     }
 
-    /// Errors about a node leave the others; others end the attempt. What is wrong with expressions is noted.
+    /// Errors about a node leave the others; other errors end the attempt. Errors of expressions are recorded.
     fn fail(&self, error: &dra::Error) -> Status {
         if error.is_about_expression() {
             self.devices.note(|spent| {
-                if !spent.problems.contains(error) {
+                // Of nodes with equal failures, the first is logged.
+                let is_known = spent.problems.iter().any(|known| known.summary() == error.summary());
+                if !is_known && spent.problems.len() < PROBLEMS_MAX {
                     spent.problems.push(error.clone());
                 }
             });
         }
-        if error.is_about_node() { Status::unresolvable(error.to_string()) } else { Status::error(error.to_string()) }
+        if error.is_about_node() { Status::unresolvable(error.summary()) } else { Status::error(error.to_string()) }
     }
 
     fn judge(&self, node: &NodeInfo) -> Result<(), Status> {
@@ -279,7 +335,7 @@ fn target(node: &NodeInfo) -> Target<'_> {
     Target::new(&node.object.matching, &node.object.declared_features)
 }
 
-impl Drop for Asking<'_> {
+impl Drop for ClaimFilter<'_> {
     fn drop(&mut self) {
         let Some(attempt) = &self.attempt else { return };
         let mut attempt = attempt.borrow_mut();
@@ -316,7 +372,8 @@ fn attempt<'c>(
     Attempt::new(&devices.inventory, claims, budget, Some(&|| Box::new(LookAhead::default())))
 }
 
-/// An id in the form of a UUID that no other share of the cluster has: pods have ids of their own.
+/// Returns an ID in the form of a UUID that is unique among the shares of the cluster, because pods have unique
+/// IDs.
 fn share_id(pod: &str, number: u64) -> Text {
     let half = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -329,7 +386,7 @@ fn share_id(pod: &str, number: u64) -> Text {
     format!("{a:08x}-{b:04x}-4{c:03x}-{d:04x}-{e:012x}").into()
 }
 
-impl Filter for Asking<'_> {
+impl Filter for ClaimFilter<'_> {
     fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
         self.judge(node)
     }
@@ -339,8 +396,9 @@ impl Filter for Asking<'_> {
     }
 }
 
-/// The same answers: devices stay with their claims, whichever pods are imagined away.
-struct Same<'s, 'c>(&'s Asking<'c>);
+/// A filter with unchanged results: devices stay allocated to their claims, regardless of hypothetically
+/// removed pods.
+struct Same<'s, 'c>(&'s ClaimFilter<'c>);
 
 impl Filter for Same<'_, '_> {
     fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
@@ -352,7 +410,7 @@ impl Filter for Same<'_, '_> {
     }
 }
 
-impl Score for Asking<'_> {
+impl Score for ClaimFilter<'_> {
     fn score(&self, node: &NodeInfo) -> Result<i64, Status> {
         let given = self.claims.alternatives_given();
         let given = given.map(|place| ALTERNATIVES_MAX.saturating_sub(i64::try_from(place).unwrap_or(0)));

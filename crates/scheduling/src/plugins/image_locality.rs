@@ -9,7 +9,7 @@ use crate::framework::{Dependencies, MAX_NODE_SCORE, Plugin, Point, PreScore, Sc
 
 pub(super) const NAME: &str = "ImageLocality";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::Score];
 
 const MEBIBYTE: i64 = 1 << 20;

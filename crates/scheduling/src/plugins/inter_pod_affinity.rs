@@ -1,7 +1,7 @@
 //! InterPodAffinity: pods that must, or would rather, be together or apart within a topology.
 //!
-//! Terms are compiled with the shape of a pod, and pods of one shape are matched once: what is counted depends on the number
-//! of shapes and of nodes that hold them, not on the number of pods.
+//! Terms are compiled with the shape of a pod, and pods of one shape are matched once: the work depends on the
+//! number of shapes and of nodes with them, not on the number of pods.
 
 mod hints;
 mod scoring;
@@ -22,12 +22,12 @@ use crate::framework::{
 
 pub(crate) const NAME: &str = "InterPodAffinity";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
 
 #[derive(Debug)]
 struct InterPodAffinity {
-    /// What a required term of a pod that is there adds for pods that it asks for.
+    /// Weight of an existing pod's required term that matches the new pod.
     hard_weight: i32,
     ignores_existing_preferences: bool,
 }
@@ -137,7 +137,7 @@ struct Together<'c> {
     namespace_labels: StringMap,
     required: Vec<AffinityTerm>,
     required_anti: Vec<AffinityTerm>,
-    /// Pods that are there and want to be apart from this one.
+    /// Existing pods with anti-affinity to this one.
     existing_anti: Topology,
     /// Pods that this one must be together with.
     affinity: Topology,
@@ -168,7 +168,7 @@ impl<'c> Together<'c> {
         together
     }
 
-    /// Counts pods of a shape on a node; false if they mean nothing to this pod, wherever they are.
+    /// Counts pods of a shape on a node; returns false if they are irrelevant to this pod on every node.
     fn count(&mut self, shape: &Shape, node: &NodeInfo, by: i64) -> bool {
         let mut counts = false;
         for term in &shape.affinity.required_anti {
@@ -198,7 +198,7 @@ impl<'c> Together<'c> {
                 None => return false,
             }
         }
-        // The first pod of a group that wants to be together would otherwise wait for ever.
+        // Otherwise the first pod of a group with affinity to itself would wait forever.
         all_there || (self.affinity.is_empty() && all_match(&self.required, self.pod))
     }
 }

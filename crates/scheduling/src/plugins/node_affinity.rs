@@ -1,10 +1,11 @@
-//! NodeAffinity: the pod's node selector and affinity, and what the configuration adds to that.
+//! NodeAffinity: the pod's node selector and affinity, and additional terms of the configuration.
 
 use std::collections::BTreeSet;
 
 use api::core::v1;
 use api::json::{Text, Value};
 use matching::Matcher;
+use matching::expressions::object_limits::Tally;
 use matching::node_affinity::{Preferred, Required};
 
 use super::args::{self, ArgsError};
@@ -16,7 +17,7 @@ use crate::framework::{
 
 pub(crate) const NAME: &str = "NodeAffinity";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
 
 #[derive(Debug)]
@@ -47,6 +48,17 @@ pub(super) fn new(args: &Value, matcher: &Matcher) -> Result<Box<dyn Plugin>, Ar
     let errors = required.iter().map(Required::errors).chain(preferred.iter().map(|it| it.errors().clone()));
     if let Some(errors) = errors.into_iter().find(|errors| !errors.is_empty()) {
         return Err(ArgsError::Form(format!("addedAffinity: {}", errors.message())));
+    }
+    // A term that matches no node would keep every pod of the profile waiting.
+    let unusable = required.iter().flat_map(Required::unusable);
+    if let Some(why) = unusable.chain(preferred.iter().flat_map(Preferred::unusable)).next() {
+        return Err(ArgsError::Form(format!("addedAffinity: {why}")));
+    }
+    let mut tally = Tally::default();
+    required.iter().for_each(|it| it.tally(&mut tally));
+    preferred.iter().for_each(|it| it.tally(&mut tally));
+    if let Some(message) = tally.too_many().or_else(|| tally.too_costly()) {
+        return Err(ArgsError::Form(format!("addedAffinity: {message}")));
     }
     Ok(Box::new(NodeAffinity { added_required: required, added_preferred: preferred }))
 }

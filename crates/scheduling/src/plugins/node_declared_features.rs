@@ -11,7 +11,7 @@ use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin
 
 pub(super) const NAME: &str = "NodeDeclaredFeatures";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
 
 #[derive(Debug)]
@@ -64,14 +64,14 @@ impl Plugin for NodeDeclaredFeatures {
 
     fn pre_filter<'c>(&'c self, pod: &'c PodInfo, _: &'c Cluster) -> PreFilter<'c> {
         let needed = needed(pod);
-        if needed.is_empty() { PreFilter::Skip } else { PreFilter::Ask(Box::new(Needed(needed))) }
+        if needed.is_empty() { PreFilter::Skip } else { PreFilter::Ask(Box::new(RequiredFeatures(needed))) }
     }
 }
 
 #[derive(Clone)]
-struct Needed(BTreeSet<&'static str>);
+struct RequiredFeatures(BTreeSet<&'static str>);
 
-impl Filter for Needed {
+impl Filter for RequiredFeatures {
     fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
         let declares = |feature: &&'static str| node.object.declared_features.iter().any(|it| it == feature);
         if self.0.iter().all(declares) {

@@ -11,7 +11,7 @@ use crate::framework::{Action, Dependencies, Event, Filter, Plugin, Point, PreFi
 
 pub(super) const NAME: &str = "NodeName";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl Plugin for NodeName {
     }
 
     fn pre_filter<'c>(&'c self, pod: &'c PodInfo, _: &'c Cluster) -> PreFilter<'c> {
-        let filter = Box::new(Named(pod));
+        let filter = Box::new(NodeNameFilter(pod));
         if pod.node_name.is_empty() {
             PreFilter::Ask(filter)
         } else {
@@ -45,9 +45,9 @@ impl Plugin for NodeName {
 }
 
 #[derive(Clone, Copy)]
-struct Named<'c>(&'c PodInfo);
+struct NodeNameFilter<'c>(&'c PodInfo);
 
-impl Filter for Named<'_> {
+impl Filter for NodeNameFilter<'_> {
     fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
         if self.0.node_name.is_empty() || self.0.node_name == *node.name() {
             return Ok(());

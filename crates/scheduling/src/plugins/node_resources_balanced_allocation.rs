@@ -11,7 +11,7 @@ use crate::framework::{Dependencies, MAX_NODE_SCORE, Plugin, Point, PreScore, Sc
 
 pub(super) const NAME: &str = "NodeResourcesBalancedAllocation";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreScore, Point::Score];
 
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Plugin for BalancedAllocation {
     }
 
     fn pre_score<'c>(&'c self, pod: &'c PodInfo, _: &'c Cluster, _: Option<&[NodeId]>) -> PreScore<'c> {
-        // Pods that ask for nothing would all go to one node.
+        // Pods without requests would all be placed on one node.
         if self.resources.iter().all(|spec| asked(spec, pod, false) == 0) {
             return PreScore::Skip;
         }

@@ -1,14 +1,16 @@
-//! NodeResourcesFit: a node must have room for what a pod requests, and is liked by how full it is.
+//! NodeResourcesFit: a node must have the requested resources, and is scored by its utilization.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use api::field::{Errors, Path};
 use api::json::{Text, Value};
+use api::resource::v1::IMPLICIT_RESOURCE_PREFIX;
 use matching::Matcher;
 use matching::resources::{Resources, is_extended};
 
 use super::args::{self, ArgsError};
+use super::dynamic_resources::class_of;
 use super::scoring_strategy::{Strategy, StrategyArgs, used};
 use crate::cluster::{Cluster, NodeId, NodeInfo, NodeObject, PodInfo};
 use crate::framework::{
@@ -18,7 +20,7 @@ use crate::framework::{
 
 pub(crate) const NAME: &str = "NodeResourcesFit";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
 
 #[derive(Debug)]
@@ -102,7 +104,7 @@ impl Plugin for NodeResourcesFit {
             Change::DeviceClass { old, new: Some(new) } => {
                 let name = |class: &api::resource::v1::DeviceClass| class.spec.extended_resource_name.clone();
                 let requests = &pod.demand().requests;
-                let implicit = format!("deviceclass.resource.kubernetes.io/{}", new.metadata.name);
+                let implicit = format!("{IMPLICIT_RESOURCE_PREFIX}{}", new.metadata.name);
                 let is_new = match old {
                     Some(old) if name(old) == name(new) => return Hint::Skip,
                     Some(_) => false,
@@ -116,15 +118,15 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn pre_filter<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster) -> PreFilter<'c> {
-        PreFilter::Ask(Box::new(Room { plugin: self, pod, cluster }))
+        PreFilter::Ask(Box::new(FitFilter { plugin: self, pod, cluster }))
     }
 
     fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: Option<&[NodeId]>) -> PreScore<'c> {
-        PreScore::Ask(Box::new(Room { plugin: self, pod, cluster }))
+        PreScore::Ask(Box::new(FitFilter { plugin: self, pod, cluster }))
     }
 }
 
-/// Whether a pod on a node gives back something that the waiting pod asks for.
+/// Whether a change of a pod on a node releases resources that the waiting pod requests.
 fn frees(pod: &PodInfo, old: &PodInfo, new: &PodInfo) -> bool {
     let (before, after) = (&old.demand().requests, &new.demand().requests);
     let wanted = &pod.demand().requests;
@@ -134,12 +136,12 @@ fn frees(pod: &PodInfo, old: &PodInfo, new: &PodInfo) -> bool {
             || wanted.scalars().any(|(name, _)| less(name)))
 }
 
-/// Whether the pod fits the node while it is empty, and there is more of something that it asks for.
+/// Whether the pod would fit the empty node, and a resource that it requests has increased.
 fn node_helps(pod: &PodInfo, old: Option<&NodeObject>, new: &NodeObject, cluster: &Cluster) -> bool {
     let wanted = &pod.demand().requests;
     let empty = Resources::default();
     let nothing = BTreeSet::new();
-    let room = Missing { wanted, allocatable: &new.allocatable, requested: &empty, pods: 0, cluster };
+    let room = ResourceShortage { wanted, allocatable: &new.allocatable, requested: &empty, pods: 0, cluster };
     if room.find(&nothing, &nothing, |_, _| true) {
         return false;
     }
@@ -153,23 +155,20 @@ fn node_helps(pod: &PodInfo, old: Option<&NodeObject>, new: &NodeObject, cluster
         })
 }
 
-/// Devices stand for the resource: whether there are enough is for DynamicResources to say.
-pub(super) fn is_device_class(cluster: &Cluster, resource: &str) -> bool {
-    let implicit = resource.strip_prefix("deviceclass.resource.kubernetes.io/");
-    cluster.objects.device_classes.values().any(|class| {
-        class.spec.extended_resource_name.as_deref() == Some(resource) || implicit == Some(class.metadata.name.as_str())
-    })
+/// Whether the resource is backed by a device class: DynamicResources then checks its availability.
+fn is_device_class(cluster: &Cluster, resource: &str) -> bool {
+    class_of(cluster, resource).is_some()
 }
 
 #[derive(Clone, Copy)]
-struct Room<'c> {
+struct FitFilter<'c> {
     plugin: &'c NodeResourcesFit,
     pod: &'c PodInfo,
     cluster: &'c Cluster,
 }
 
-/// What is asked for, and what there is.
-struct Missing<'m> {
+/// Requested and available resources.
+struct ResourceShortage<'m> {
     wanted: &'m Resources,
     allocatable: &'m Resources,
     requested: &'m Resources,
@@ -177,8 +176,9 @@ struct Missing<'m> {
     cluster: &'m Cluster,
 }
 
-impl Missing<'_> {
-    /// Calls with each resource that is missing, and whether the node could never have enough, until told to stop.
+impl ResourceShortage<'_> {
+    /// Calls `found` with each missing resource, and whether the node could never have enough of it, until it
+    /// stops the iteration.
     fn find(
         &self,
         ignored: &BTreeSet<Text>,
@@ -217,11 +217,11 @@ impl Missing<'_> {
     }
 }
 
-impl Filter for Room<'_> {
+impl Filter for FitFilter<'_> {
     fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
         let mut reasons: Vec<Cow<'static, str>> = Vec::new();
         let mut code = Code::Unschedulable;
-        let missing = Missing {
+        let missing = ResourceShortage {
             wanted: &self.pod.shape.demand.requests,
             allocatable: &node.object.allocatable,
             requested: &node.requested,
@@ -249,13 +249,13 @@ impl Filter for Room<'_> {
     }
 
     fn depends_on(&self) -> Dependencies {
-        // Device classes stand in for extended resources.
+        // Device classes can back extended resources.
         let has_scalars = self.pod.shape.demand.requests.scalars().len() > 0;
         if has_scalars { Dependencies::NODE.and(Dependencies::CLASSES) } else { Dependencies::NODE }
     }
 }
 
-impl Score for Room<'_> {
+impl Score for FitFilter<'_> {
     fn score(&self, node: &NodeInfo) -> Result<i64, Status> {
         let strategy = &self.plugin.strategy;
         Ok(strategy.score(used(&strategy.resources, self.pod, node, true)))

@@ -1,4 +1,4 @@
-//! NodeUnschedulable: a cordoned node takes only pods that tolerate the taint which stands for it.
+//! NodeUnschedulable: a cordoned node accepts only pods that tolerate the corresponding taint.
 
 use api::json::Value;
 use matching::{Matcher, taints};
@@ -9,7 +9,7 @@ use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin
 
 pub(crate) const NAME: &str = "NodeUnschedulable";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
 
 #[derive(Debug)]

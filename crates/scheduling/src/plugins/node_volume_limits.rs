@@ -17,7 +17,7 @@ use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin
 
 pub(super) const NAME: &str = "NodeVolumeLimits";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
 
 #[derive(Debug)]
@@ -87,11 +87,7 @@ fn counts(volume: &Volume) -> bool {
     volume.persistent_volume_claim.is_some() || volume.ephemeral.is_some() || built_in_disks::is_disk(volume)
 }
 
-fn text<'v>(source: &'v Value, key: &str) -> &'v str {
-    source.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-/// How many volumes of each driver a node can have.
+/// Maximum number of volumes of each driver on a node.
 fn limits(node: Option<&CSINode>) -> BTreeMap<Text, i32> {
     let drivers = node.map(|node| node.spec.drivers.as_slice()).unwrap_or_default();
     let count = |driver: &api::storage::v1::CsiNodeDriver| driver.allocatable.as_ref().and_then(|it| it.count);
@@ -104,12 +100,18 @@ struct Limits<'c> {
     cluster: &'c Cluster,
 }
 
-/// Volumes, each by its driver and what the driver calls it.
-type Attached = BTreeSet<(Text, Text)>;
+/// Volumes, identified by the driver and its name of the volume.
+type AttachedVolumes = BTreeSet<(Text, Text)>;
 
 impl Limits<'_> {
     /// Adds the volumes of a pod that have to be attached.
-    fn volumes(&self, pod: &PodInfo, node: Option<&CSINode>, is_new: bool, all: &mut Attached) -> Result<(), Status> {
+    fn volumes(
+        &self,
+        pod: &PodInfo,
+        node: Option<&CSINode>,
+        is_new: bool,
+        all: &mut AttachedVolumes,
+    ) -> Result<(), Status> {
         for volume in &pod.spec().volumes {
             let Some(used) = claim_of(volume, pod) else {
                 // Only where CSI drivers are known to run.
@@ -139,7 +141,8 @@ impl Limits<'_> {
         Ok(())
     }
 
-    /// The driver of a claim's volume, and what it calls it. A volume that is not there yet is known by its claim.
+    /// Returns the driver of a claim's volume, and its name of the volume. A volume that does not exist yet is
+    /// identified by its claim.
     fn attached(&self, claim: &PersistentVolumeClaim, node: Option<&CSINode>) -> Option<(Text, Text)> {
         let volume = &claim.spec.volume_name;
         let found = self.cluster.objects.volumes.get(&(Text::default(), volume.clone()));
@@ -148,7 +151,7 @@ impl Limits<'_> {
                 let disk = built_in_disks::of_volume(found).filter(|_| node.is_some());
                 return disk.map(|(driver, disk)| (driver.into(), disk));
             };
-            let (driver, handle) = (text(source, "driver"), text(source, "volumeHandle"));
+            let (driver, handle) = (source.text("driver"), source.text("volumeHandle"));
             return (!driver.is_empty() && !handle.is_empty()).then(|| (driver.into(), handle.into()));
         }
         let class = class(self.cluster, class_of_claim(claim))?;
@@ -161,7 +164,7 @@ impl Limits<'_> {
         (!driver.is_empty()).then(|| (driver.into(), handle.into()))
     }
 
-    /// A driver may ask that pods stay away from nodes where it does not run.
+    /// Whether a driver that requires pods to avoid nodes without it is missing on the node.
     fn is_missing(&self, driver: &Text, node: Option<&CSINode>) -> bool {
         let found = self.cluster.objects.csi_drivers.get(&(Text::default(), driver.clone()));
         let asks = found.is_some_and(|it| it.spec.prevent_pod_scheduling_if_missing == Some(true));
@@ -172,7 +175,7 @@ impl Limits<'_> {
 impl Filter for Limits<'_> {
     fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
         let csi_node = self.cluster.objects.csi_nodes.get(&(Text::default(), node.name().clone())).map(Arc::as_ref);
-        let mut new = Attached::new();
+        let mut new = AttachedVolumes::new();
         self.volumes(self.pod, csi_node, true, &mut new)?;
         if let Some((driver, _)) = new.iter().find(|(driver, _)| self.is_missing(driver, csi_node)) {
             return Err(Status::unschedulable(format!("{driver} CSI driver is not installed on the node")));
@@ -181,7 +184,7 @@ impl Filter for Limits<'_> {
         if new.is_empty() || limits.is_empty() {
             return Ok(());
         }
-        let mut there = Attached::new();
+        let mut there = AttachedVolumes::new();
         for other in &node.pods {
             self.volumes(other, csi_node, false, &mut there)?;
         }
@@ -194,10 +197,11 @@ impl Filter for Limits<'_> {
             let Some(volume) = &spec.source.persistent_volume_name else { continue };
             let found = self.cluster.objects.volumes.get(&(Text::default(), volume.clone()));
             if let Some(source) = found.and_then(|volume| volume.spec.csi.as_ref()) {
-                there.insert((spec.attacher.clone(), text(source, "volumeHandle").into()));
+                there.insert((spec.attacher.clone(), source.text("volumeHandle").into()));
             }
         }
-        let count = |volumes: &Attached, driver: &Text| volumes.iter().filter(|(name, _)| name == driver).count();
+        let count =
+            |volumes: &AttachedVolumes, driver: &Text| volumes.iter().filter(|(name, _)| name == driver).count();
         for (driver, limit) in &limits {
             let wanted = count(&new, driver);
             let total = i64::try_from(wanted.saturating_add(count(&there, driver))).unwrap_or(i64::MAX);
@@ -281,7 +285,7 @@ mod tests {
         check([&gce("x"), &gce("x")], Ok("n"));
         check([&gce("x"), r#""awsElasticBlockStore": {"volumeID": "y"}"#], Ok("n"));
         check([&gce("x"), r#""emptyDir": {}"#], Ok("n"));
-        // Also behind a claim; a disk is the same whoever names it.
+        // The same applies behind a claim; a disk has the same identity in both cases.
         let claim = |name: &str| format!(r#""persistentVolumeClaim": {{"claimName": "{name}"}}"#);
         check([&gce("x"), &claim("y")], Err("exceed max volume count"));
         check([&gce("y"), &claim("y")], Ok("n"));

@@ -9,6 +9,7 @@ use api::field::{Errors, Path};
 use api::json::{Text, Value};
 use api::labels::{Operator, Requirement, Selector};
 use api::meta::v1::{LabelSelector, StringMap};
+use api::well_known::{LABEL_HOSTNAME, LABEL_TOPOLOGY_ZONE};
 use matching::Matcher;
 use matching::topology_spread::SpreadConstraint;
 
@@ -21,20 +22,19 @@ use crate::framework::{
 
 pub(crate) const NAME: &str = "PodTopologySpread";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
 
 const DO_NOT_SCHEDULE: &str = "DoNotSchedule";
 const SCHEDULE_ANYWAY: &str = "ScheduleAnyway";
-/// Who chooses the default constraints.
+/// Value of `defaultingType` for built-in default constraints.
 const SYSTEM: &str = "System";
 const LIST: &str = "List";
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 #[derive(Debug)]
 struct PodTopologySpread {
     defaults: Vec<TopologySpreadConstraint>,
-    /// The defaults are Kubernetes', not the operator's.
+    /// Whether the defaults are Kubernetes', not the operator's.
     is_system_defaulted: bool,
 }
 
@@ -80,12 +80,12 @@ pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsErro
         when_unsatisfiable: SCHEDULE_ANYWAY.into(),
         ..TopologySpreadConstraint::default()
     };
-    let system = || vec![soft(HOSTNAME, 3), soft("topology.kubernetes.io/zone", 5)];
+    let system = || vec![soft(LABEL_HOSTNAME, 3), soft(LABEL_TOPOLOGY_ZONE, 5)];
     let defaults = if is_system_defaulted { system() } else { args.default_constraints };
     Ok(Box::new(PodTopologySpread { defaults, is_system_defaulted }))
 }
 
-/// What is wrong with default constraints.
+/// Validates default constraints.
 fn check_defaults(constraints: &[TopologySpreadConstraint], errors: &mut Errors) {
     let all = Path::new("defaultConstraints");
     for (index, constraint) in constraints.iter().enumerate() {
@@ -122,7 +122,8 @@ fn check_defaults(constraints: &[TopologySpreadConstraint], errors: &mut Errors)
 }
 
 impl PodTopologySpread {
-    /// The constraints of a pod: its own, or else the defaults with a selector of what the pod belongs to.
+    /// The constraints of a pod: its own, or else the defaults with a selector of the pod's services and
+    /// controller.
     fn constraints(&self, pod: &PodInfo, action: &str, cluster: &Cluster) -> Result<Vec<SpreadConstraint>, Status> {
         let own = &pod.spec().topology_spread_constraints;
         let (given, is_own) = if own.is_empty() { (&self.defaults, false) } else { (own, true) };
@@ -151,13 +152,14 @@ impl PodTopologySpread {
         Ok(constraints)
     }
 
-    /// Only with Kubernetes' own defaults, nodes without a zone are still spread over by name.
+    /// Whether nodes must have all topology keys. With Kubernetes' own defaults, nodes without a zone are still
+    /// spread by hostname.
     fn requires_all_keys(&self, pod: &PodInfo) -> bool {
         !pod.spec().topology_spread_constraints.is_empty() || !self.is_system_defaulted
     }
 }
 
-/// What selects the pods that belong with this one: its services and the controller that made it.
+/// Returns the selector of the pods that belong with this one: of its services and its controller.
 fn default_selector(pod: &PodInfo, cluster: &Cluster) -> Selector {
     let namespace = pod.namespace();
     let mut labels = StringMap::new();

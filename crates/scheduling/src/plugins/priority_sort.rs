@@ -9,7 +9,7 @@ use crate::framework::{Plugin, Point};
 
 pub(super) const NAME: &str = "PrioritySort";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::QueueSort];
 
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use crate::framework::{Action, Event, Plugin, Point, Resource, Status};
 
 pub(super) const NAME: &str = "SchedulingGates";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreEnqueue];
 
 #[derive(Debug)]

@@ -1,4 +1,5 @@
-//! How full nodes are liked: the strategies of NodeResourcesFit, and the arithmetic that BalancedAllocation shares.
+//! Scoring by utilization: the strategies of NodeResourcesFit, and the arithmetic that BalancedAllocation
+//! shares.
 //!
 //! Divisions are of whole numbers, per resource and again over the weights, as in Kubernetes.
 
@@ -49,7 +50,7 @@ const LEAST: &str = "LeastAllocated";
 const MOST: &str = "MostAllocated";
 const RATIO: &str = "RequestedToCapacityRatio";
 
-/// How full nodes are liked.
+/// Scoring of nodes by their utilization.
 #[derive(Debug, Clone)]
 pub(super) struct Strategy {
     pub(super) resources: Vec<ResourceSpec>,
@@ -64,7 +65,7 @@ enum Kind {
     RequestedToCapacityRatio(Vec<(i64, i64)>),
 }
 
-/// What is taken of a resource and how much there is.
+/// Used and available amount of a resource.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Use {
     pub(super) allocated: i64,
@@ -88,7 +89,7 @@ pub(super) fn with_defaults(given: Vec<ResourceSpec>) -> Vec<ResourceSpec> {
 }
 
 impl StrategyArgs {
-    /// The emptier, the better, by CPU and memory, unless said otherwise.
+    /// Returns the arguments with defaults: least allocated first, by CPU and memory.
     pub(super) fn with_defaults(given: Option<Self>) -> Self {
         let given = given.unwrap_or_else(|| StrategyArgs { kind: LEAST.into(), ..StrategyArgs::default() });
         StrategyArgs { resources: with_defaults(given.resources), ..given }
@@ -96,7 +97,7 @@ impl StrategyArgs {
 }
 
 impl Strategy {
-    /// The strategy that the arguments name. What is wrong with them is added to `errors`.
+    /// Creates the strategy of the arguments. Their errors are added to `errors`.
     pub(super) fn new(args: Option<StrategyArgs>, at: Path<'_>, errors: &mut Errors) -> Self {
         let args = StrategyArgs::with_defaults(args);
         let (ratio, resources) = (args.requested_to_capacity_ratio.as_ref(), args.resources);
@@ -162,7 +163,8 @@ impl Strategy {
     }
 }
 
-/// What the pod and those that are there take of a node. `nonzero`: containers without a request count a little.
+/// Returns the resources that the pod and the existing pods use on a node. `nonzero`: containers without a
+/// request count with a small default.
 pub(super) fn used<'n>(
     resources: &'n [ResourceSpec],
     pod: &'n PodInfo,
@@ -181,7 +183,7 @@ pub(super) fn used<'n>(
             name => node.requested.get(name),
         };
         let asked = asked(spec, pod, nonzero);
-        // What the node does not have stays out of the sum, and extended resources that the pod does not ask for.
+        // Resources that the node lacks do not count, nor do extended resources that the pod does not request.
         if allocatable == 0 || (asked == 0 && is_scalar(&spec.name)) {
             return Use { allocated: 0, requested: 0, allocatable: 0 };
         }
@@ -189,7 +191,7 @@ pub(super) fn used<'n>(
     })
 }
 
-/// What a pod asks for.
+/// Returns the request of a pod.
 pub(super) fn asked(spec: &ResourceSpec, pod: &PodInfo, nonzero: bool) -> i64 {
     let demand = pod.demand();
     if nonzero { demand.scored.get(&spec.name) } else { demand.requests.get(&spec.name) }
@@ -223,7 +225,7 @@ pub(super) fn linear(points: &[(i64, i64)], at: i64) -> i64 {
 const MAX_CUSTOM_SCORE: i64 = 10;
 
 impl ShapeArgs {
-    /// From the best score for what is empty to none for what is full.
+    /// From the best score for empty nodes to zero for full ones.
     pub(super) fn emptier_is_better() -> Vec<ShapeArgs> {
         vec![ShapeArgs { utilization: 0, score: MAX_CUSTOM_SCORE }, ShapeArgs { utilization: 100, score: 0 }]
     }
@@ -234,7 +236,7 @@ impl ShapeArgs {
         points.iter().map(|point| (point.utilization, point.score.saturating_mul(factor))).collect()
     }
 
-    /// What is wrong with points.
+    /// Validates the points of a shape.
     pub(super) fn check(points: &[ShapeArgs], at: Path<'_>, errors: &mut Errors) {
         if points.is_empty() {
             errors.required(at, "at least one point must be specified");

@@ -1,6 +1,6 @@
 //! TaintToleration: a node's taints keep pods away that do not tolerate them, or count against the node.
 //!
-//! The reason names the taint, as the proposals ask; everything else follows Kubernetes.
+//! The reason names the taint, as the proposals require; everything else follows Kubernetes.
 
 use api::json::Value;
 use matching::Matcher;
@@ -14,10 +14,10 @@ use crate::framework::{
 
 pub(crate) const NAME: &str = "TaintToleration";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
 
-/// What every reason of this plugin begins with; the taint follows.
+/// Prefix of every reason of this plugin; the taint follows.
 pub(crate) const REASON: &str = "node(s) had untolerated taint";
 
 #[derive(Debug)]

@@ -95,7 +95,7 @@ fn the_first_budget_that_is_used_up_settles_it() {
 }
 
 #[test]
-fn terms_that_cannot_be_read_are_told_by_their_kind() {
+fn invalid_terms_are_reported_by_kind() {
     let bad = "{topologyKey: z, labelSelector: {matchExpressions: [{key: a, operator: Near}]}}";
     let good = "{topologyKey: z, labelSelector: {matchLabels: {app: web}}}";
     let required = |terms: &str| format!("requiredDuringSchedulingIgnoredDuringExecution: [{terms}]");
@@ -115,7 +115,7 @@ fn terms_that_cannot_be_read_are_told_by_their_kind() {
     set_pod(&mut scheduler, "q", "", &both);
     let said = message(&mut scheduler);
     assert!(said.contains("parsing pod: [requiredAffinityTerms: \"Near\""), "{said}");
-    // Of a pod that is there, none of the kind counts: neither the one that can be read.
+    // If one term of an existing pod cannot be parsed, none of its kind counts, including the valid ones.
     let labeled = "metadata: {name: m, labels: {z: a}}\nstatus: {allocatable: {cpu: '4', pods: '10'}}";
     let mut scheduler = default();
     scheduler.set_node(&yaml(labeled), NOW);
@@ -146,7 +146,7 @@ fn one_node_is_enough_where_no_plugin_prefers_any() {
     for name in ["a", "b", "c"] {
         set_node(&mut scheduler, name, "");
     }
-    // The later ones are placed by what is remembered.
+    // The later ones are placed from cached results.
     for (name, node) in [("p", "a"), ("q", "b"), ("r", "c"), ("s", "a"), ("t", "b")] {
         set_pod(&mut scheduler, name, "", "containers: [{name: c, resources: {requests: {cpu: 100m}}}]");
         let attempt = attempt(&mut scheduler);
@@ -192,7 +192,7 @@ fn each_thing_that_changes_is_an_event_of_its_own() {
 }
 
 #[test]
-fn what_helps_a_pod_itself_is_named() {
+fn helpful_changes_of_the_pod_are_named() {
     let mut scheduler = default();
     set_node(&mut scheduler, "n1", "spec: {taints: [{key: t, effect: NoSchedule}]}");
     set_pod(&mut scheduler, "p", "", "");

@@ -12,7 +12,7 @@ use api::json::{Text, Value};
 use matching::Matcher;
 use matching::volumes::class_of_claim;
 
-use self::binder::{Claims, Found};
+use self::binder::{Claims, VolumeFit};
 use super::args::{self, ArgsError};
 use super::scoring_strategy::{ShapeArgs, linear, rounded, share};
 use super::volume_claims::{check_owner, claim_not_found, claims_of, find};
@@ -24,15 +24,15 @@ use crate::writes::Write;
 
 pub(super) const NAME: &str = "VolumeBinding";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] =
     &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score, Point::Reserve, Point::PreBind];
 
 #[derive(Debug)]
 struct VolumeBinding {
-    /// How full storage is liked.
+    /// Scoring of storage utilization.
     shape: Vec<(i64, i64)>,
-    /// How long a pod waits for its volumes.
+    /// Time limit for the volumes of a pod.
     timeout: Duration,
 }
 
@@ -141,7 +141,7 @@ impl Plugin for VolumeBinding {
     }
 }
 
-/// Whether the pod has claims, and all are there and well.
+/// Whether the pod has claims, all of which exist and are usable.
 fn check_claims(pod: &PodInfo, cluster: &Cluster) -> Result<bool, String> {
     let mut has_claims = false;
     for used in claims_of(pod) {
@@ -219,8 +219,9 @@ impl Score for Fullness<'_> {
     }
 }
 
-/// What is asked for and what there is, by class of storage: of the volumes that would be bound, or else made.
-fn by_class(found: &Found<'_>) -> BTreeMap<Text, (i64, i64)> {
+/// Returns requested and available storage by storage class: of the volumes that would be bound, or else
+/// provisioned.
+fn by_class(found: &VolumeFit<'_>) -> BTreeMap<Text, (i64, i64)> {
     let mut classes: BTreeMap<Text, (i64, i64)> = BTreeMap::new();
     let wanted =
         |claim: &PersistentVolumeClaim| claim.spec.resources.requests.get("storage").map_or(0, |it| it.value());

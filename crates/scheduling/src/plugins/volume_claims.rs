@@ -8,15 +8,15 @@ use api::storage::v1::StorageClass;
 
 use crate::cluster::{Cluster, PodInfo};
 
-/// A volume that stands for a claim.
+/// A volume that refers to a claim.
 #[derive(Debug, Clone)]
 pub(super) struct ClaimUse {
     pub(super) name: Text,
-    /// The claim is made for the pod and goes with it.
+    /// Whether the claim was created for the pod and is deleted with it.
     pub(super) is_ephemeral: bool,
 }
 
-/// The claim that a volume stands for.
+/// The claim of a volume.
 pub(super) fn claim_of(volume: &Volume, pod: &PodInfo) -> Option<ClaimUse> {
     match (&volume.persistent_volume_claim, &volume.ephemeral) {
         (Some(source), _) => Some(ClaimUse { name: source.claim_name.clone(), is_ephemeral: false }),
@@ -25,7 +25,7 @@ pub(super) fn claim_of(volume: &Volume, pod: &PodInfo) -> Option<ClaimUse> {
     }
 }
 
-/// The claims that a pod's volumes stand for.
+/// The claims of a pod's volumes.
 pub(super) fn claims_of(pod: &PodInfo) -> impl Iterator<Item = ClaimUse> {
     pod.spec().volumes.iter().filter_map(|volume| claim_of(volume, pod))
 }
@@ -50,7 +50,7 @@ pub(super) fn check_owner(pod: &PodInfo, claim: &PersistentVolumeClaim) -> Resul
     Err(format!("PVC {namespace}/{name} was not created for pod {namespace}/{} (pod is not owner)", pod.name))
 }
 
-/// What Kubernetes says of a claim that is not there.
+/// Kubernetes' message for a missing claim.
 pub(super) fn claim_not_found(name: &str) -> String {
     format!("persistentvolumeclaim \"{name}\" not found")
 }

@@ -13,7 +13,7 @@ use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin
 
 pub(super) const NAME: &str = "VolumeRestrictions";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
 
 #[derive(Debug)]
@@ -97,7 +97,7 @@ fn conflict(volume: &Volume, taken: &Volume) -> bool {
         (Some(left), Some(right)) => same(left, right),
         _ => false,
     };
-    let same = |left: &Value, right: &Value, key: &str| text(left, key) == text(right, key);
+    let same = |left: &Value, right: &Value, key: &str| left.text(key) == right.text(key);
     let are_read_only = |left: &Value, right: &Value| is_read_only(left) && is_read_only(right);
     both(&volume.gce_persistent_disk, &taken.gce_persistent_disk, &|left, right| {
         same(left, right, "pdName") && !are_read_only(left, right)
@@ -108,10 +108,6 @@ fn conflict(volume: &Volume, taken: &Volume) -> bool {
             let shares_monitor = monitors(left).any(|monitor| monitors(right).any(|other| other == monitor));
             shares_monitor && same(left, right, "pool") && same(left, right, "image") && !are_read_only(left, right)
         })
-}
-
-fn text<'v>(source: &'v Value, key: &str) -> &'v str {
-    source.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn is_read_only(source: &Value) -> bool {
@@ -127,7 +123,7 @@ fn monitors(source: &Value) -> impl Iterator<Item = &str> {
 struct Restrictions<'c> {
     pod: &'c PodInfo,
     exclusive: BTreeSet<Text>,
-    /// How many of the exclusive claims are in use.
+    /// Number of the exclusive claims that are in use.
     users: i64,
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use api::core::v1::PersistentVolume;
 use api::json::{Text, Value};
+use api::well_known::{LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE};
 use matching::Matcher;
 use matching::volumes::class_of_claim;
 
@@ -14,15 +15,15 @@ use crate::framework::{Action, Change, Dependencies, Event, Filter, Hint, Plugin
 
 pub(super) const NAME: &str = "VolumeZone";
 
-/// Where it has a say.
+/// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter];
 
-/// Labels that name a zone or region; the old ones and what they are called now.
+/// Labels that name a zone or region; the old ones and their present names.
 const LABELS: [(&str, &str); 4] = [
-    ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone"),
-    ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region"),
-    ("topology.kubernetes.io/zone", "topology.kubernetes.io/zone"),
-    ("topology.kubernetes.io/region", "topology.kubernetes.io/region"),
+    ("failure-domain.beta.kubernetes.io/zone", LABEL_TOPOLOGY_ZONE),
+    ("failure-domain.beta.kubernetes.io/region", LABEL_TOPOLOGY_REGION),
+    (LABEL_TOPOLOGY_ZONE, LABEL_TOPOLOGY_ZONE),
+    (LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_REGION),
 ];
 
 /// Between the zones of a volume that is in several.
@@ -79,7 +80,7 @@ fn named(pod: &PodInfo) -> impl Iterator<Item = &Text> {
     pod.spec().volumes.iter().filter_map(|volume| volume.persistent_volume_claim.as_ref()).map(|it| &it.claim_name)
 }
 
-/// A label, what it is called now, and the values that will do.
+/// A label, its present name, and the accepted values.
 type Zone = (&'static str, &'static str, BTreeSet<String>);
 
 /// The zones of the pod's volumes.
@@ -105,7 +106,7 @@ fn required(pod: &PodInfo, cluster: &Cluster) -> Result<Vec<Zone>, String> {
         if class.volume_binding_mode.is_none() {
             return Err(format!("VolumeBindingMode not set for StorageClass \"{class_name}\""));
         }
-        // A volume that is not there yet will be where the pod is.
+        // A volume that does not exist yet will be created near the pod.
         if !waits_for_consumer(class) {
             return Err("PersistentVolume had no name".to_owned());
         }
@@ -113,7 +114,7 @@ fn required(pod: &PodInfo, cluster: &Cluster) -> Result<Vec<Zone>, String> {
     Ok(all)
 }
 
-/// The zones that a volume's labels name. What is malformed is ignored.
+/// The zones in a volume's labels. Malformed labels are ignored.
 fn zones(volume: &PersistentVolume) -> Vec<Zone> {
     let labels = LABELS.into_iter().filter_map(|(label, now)| Some((label, now, volume.metadata.labels.get(label)?)));
     let zones = labels.filter_map(|(label, now, value)| {

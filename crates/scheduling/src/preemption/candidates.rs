@@ -18,11 +18,11 @@ pub struct Candidate {
     pub node: Text,
     /// The pods that would have to go, most important first.
     pub victims: Vec<Arc<PodInfo>>,
-    /// How many of them a disruption budget protects.
+    /// Number of victims that a disruption budget protects.
     pub violations: usize,
 }
 
-/// What was said against nodes.
+/// Rejections of nodes.
 type Statuses = Vec<(NodeId, Arc<Status>)>;
 
 /// The nodes on which room could be made: at most `enough`, from `start` on.

@@ -13,11 +13,11 @@ use crate::framework::Status;
 #[derive(Debug)]
 pub(super) struct Victims {
     pub(super) pods: Vec<Arc<PodInfo>>,
-    /// How many of them a disruption budget protects.
+    /// Number of victims that a disruption budget protects.
     pub(super) violations: usize,
 }
 
-/// When a pod started; one that has not is later than all.
+/// Start time of a pod as a sort key; pods that have not started come last.
 pub(super) fn start_time(pod: &PodInfo) -> (bool, Option<Timestamp>) {
     (pod.start_time.is_none(), pod.start_time)
 }
@@ -87,7 +87,7 @@ fn by_budget(pods: &[Arc<PodInfo>], cluster: &Cluster) -> (Vec<Arc<PodInfo>>, Ve
             && budgets.iter_mut().any(|(budget, selector, allowed)| {
                 let applies = budget.metadata.namespace == *pod.namespace()
                     && selector.matches(pod.labels())
-                    // It is being evicted already, and was counted.
+                    // It is already being evicted, and was counted.
                     && !budget.status.disrupted_pods.contains_key(&pod.name);
                 if applies {
                     *allowed = allowed.saturating_sub(1);

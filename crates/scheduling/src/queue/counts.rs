@@ -1,4 +1,4 @@
-//! What the queue counts: why pods were moved, and which plugins keep them waiting.
+//! Counters of the queue: causes of moves, and plugins that block pods.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -8,15 +8,15 @@ use api::json::Text;
 use super::PluginSet;
 use crate::framework::Event;
 
-/// Why a pod was moved.
+/// Cause of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names are those of metrics")]
 pub enum Cause {
-    /// It is new.
+    /// The pod is new.
     Added,
-    /// It was changed itself.
+    /// The pod was changed.
     Changed,
-    /// Something happened that may help it.
+    /// An event may help the pod.
     Event(Event),
     ScheduleAttemptFailure,
     BackoffComplete,
@@ -38,7 +38,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What the queue counts.
+/// Counters of the queue.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     moves: HashMap<(&'static str, Cause), u64>,
@@ -68,7 +68,7 @@ impl Counts {
         }
     }
 
-    /// A plugin that keeps nobody waiting stays with zero, so that its gauge goes down.
+    /// A plugin that blocks no pod keeps its entry with zero, so that its gauge is updated.
     pub(super) fn waits_no_longer(&mut self, scheduler_name: &Text, by: PluginSet) {
         let Some(plugins) = self.rejected.get_mut(scheduler_name) else { return };
         for place in places(by) {

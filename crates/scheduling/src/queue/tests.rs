@@ -13,7 +13,7 @@ use crate::Random;
 use crate::cluster::Shapes;
 use crate::framework::{Action, Resource};
 
-/// Where the model has a pod.
+/// State of a pod in the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
     /// To be tried, perhaps after a back-off.
@@ -74,7 +74,7 @@ impl Model {
             2 | 3 => {
                 if let Some(popped) = self.queue.pop(self.now) {
                     let (state, held) = self.pods.get_mut(&popped.pod.uid).expect("a pod that the model knows");
-                    // Whoever waited too long may be tried although nothing happened.
+                    // A pod that waited too long may be tried without an event.
                     assert!(matches!(state, State::Ready | State::Waiting(_)), "{state:?}");
                     *state = State::InFlight;
                     *held = Some(popped);
@@ -101,7 +101,7 @@ impl Model {
         self.check();
     }
 
-    /// Something that may win over some plugins for some shapes.
+    /// An event that may satisfy some plugins for some shapes.
     fn event(&mut self) {
         let listeners: PluginSet = self.random.below(64) as u64;
         let shape = format!("{}", self.random.below(4));
@@ -182,7 +182,7 @@ fn back_off_doubles_up_to_its_maximum() {
 }
 
 #[test]
-fn what_is_under_way_is_tried_at_once() {
+fn pods_with_pending_operations_are_tried_at_once() {
     let mut queue = Queue::new(Backoff::default());
     let now = Duration::from_secs(100);
     let mut infos = infos();

@@ -1,7 +1,8 @@
-//! Pods that wait for something to change, grouped by who rejected them and by shape.
+//! Waiting pods, grouped by the plugins that rejected them and by shape.
 //!
-//! Ten thousand pods of one workload are one group: a change is looked at once for all of them, and not at all if none of
-//! their plugins waits for it. Pods with claims of their own are groups of their own: what helps one need not help another.
+//! Ten thousand pods of one workload are one group: an event is judged once for all of them, and not at all if
+//! none of their plugins waits for it. Pods with their own claims are separate groups, because an event that
+//! helps one need not help another.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,7 @@ use api::json::Text;
 use super::PluginSet;
 use crate::cluster::{PodInfo, ShapeId};
 
-/// Who rejected the pods, and what they have in common.
+/// The plugins that rejected the pods, and their common shape.
 pub(super) type Group = (PluginSet, Kind);
 
 /// The shape of pods; the uid of one that differs from others of its shape.
@@ -26,11 +27,11 @@ impl Kind {
 
 /// Pods that wait for something to change.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct WaitingPods {
     groups: BTreeMap<PluginSet, BTreeMap<Kind, BTreeSet<Text>>>,
 }
 
-impl Waiting {
+impl WaitingPods {
     pub(super) fn insert(&mut self, by: PluginSet, kind: Kind, uid: Text) {
         self.groups.entry(by).or_default().entry(kind).or_default().insert(uid);
     }

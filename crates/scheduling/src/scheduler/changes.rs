@@ -1,4 +1,4 @@
-//! What the API says, and whom it wakes.
+//! Changes from the API, and the pods that they wake.
 //!
 //! Each call is the newest state of one object: the same may come twice, and states in between may be missed.
 
@@ -26,7 +26,7 @@ impl Scheduler {
         self.happened(Event::new(Resource::Node, action), Change::Node { old: old.as_deref(), new: Some(&new) }, now);
     }
 
-    /// A node is gone.
+    /// Removes a node.
     pub fn remove_node(&mut self, name: &str, now: Duration) {
         if let Some(old) = self.cluster.cache.remove_node(name) {
             let change = Change::Node { old: Some(&old), new: None };
@@ -44,7 +44,7 @@ impl Scheduler {
         if info.node_name.is_empty() { self.set_waiting_pod(info, now) } else { self.set_assigned_pod(info, now) }
     }
 
-    /// A pod is gone.
+    /// Removes a pod.
     pub fn remove_pod(&mut self, uid: &str, now: Duration) {
         let kept = self.queue.remove(uid).and_then(|queued| self.nominate(&queued.pod, ""));
         self.cluster.nominated.remove(uid);
@@ -52,23 +52,26 @@ impl Scheduler {
         self.searching.remove(uid);
         if let Some(binding) = self.binding.remove(uid) {
             self.take_back(&binding.writes);
+        } else if let Some(devices) = &mut self.cluster.objects.devices {
+            // Its claim was created and deleted without being observed.
+            devices.inventory.remove_claim(&crate::cluster::pending_claim(&uid.into()));
         }
         if let Some(old) = self.cluster.cache.remove_pod(uid) {
             self.assigned_pod_gone(&old, now);
         }
     }
 
-    /// Another object was added or changed.
+    /// Adds or changes another object.
     pub fn set_object(&mut self, object: &Object, now: Duration) {
         let old = self.cluster.objects.set(object, &self.cluster.matcher.clone());
         let action = if old.is_some() { Action::UPDATE } else { Action::ADD };
         self.object_happened(object.kind(), action, old.as_ref(), Some(object), now);
     }
 
-    /// Another object is gone.
+    /// Removes another object.
     pub fn remove_object(&mut self, kind: ObjectKind, namespace: &str, name: &str, now: Duration) {
         if let Some(old) = self.cluster.objects.remove(kind, namespace, name) {
-            // A rule that is gone changes devices, as one that comes.
+            // Removing a rule changes devices, as adding one does.
             let action = if kind == ObjectKind::DeviceTaintRule { Action::UPDATE } else { Action::DELETE };
             self.object_happened(kind, action, Some(&old), None, now);
         }
@@ -82,7 +85,7 @@ impl Scheduler {
         Some(PodInfo { nominated_node, ..pod.as_ref().clone() })
     }
 
-    /// Room that was kept for a pod is free: to those who wait for it, as if the pod had been there.
+    /// Releases resources that were reserved for a nominated pod, as if the pod had been deleted.
     pub(super) fn room_given_up(&mut self, kept: Option<PodInfo>, now: Duration) {
         if let Some(kept) = kept {
             self.assigned_pod_gone(&kept, now);
@@ -120,7 +123,7 @@ impl Scheduler {
             return;
         }
         if let Some(binding) = self.binding.get_mut(&info.uid) {
-            // It counts on its node already; should the binding fail, it comes back as it is now.
+            // It already counts on its node; if the binding fails, it is requeued in its present state.
             binding.queued.pod = info;
             return;
         }
@@ -144,9 +147,12 @@ impl Scheduler {
                 let old = queued.pod.clone();
                 let rejected = queued.rejected_by;
                 let change = Change::Pod { old: Some(&old), new: Some(&info) };
+                self.begin_change_budget();
                 let changes = changes_of_pod(&old, &info);
                 let mut events = changes.singles().map(|change| Event::new(Resource::TargetPod, change));
-                let helps = events.find(|event| self.helps(&info, rejected, *event, change) != 0);
+                // A pod that has overdrawn its allowance is tried instead: its expressions are not evaluated here.
+                let is_left_out = rejected != 0 && self.queue.is_overdrawn(&info.uid, now);
+                let helps = events.find(|event| is_left_out || self.helps(&info, rejected, *event, change) != 0);
                 self.queue.update(info, rank, gate, helps, now);
             }
             None => self.queue.add(info, rank, gate, now),
@@ -164,7 +170,8 @@ impl Scheduler {
         let Some(resource) = kind.resource() else { return };
         let (event, change) = (Event::new(resource, action), object_change(kind, old, new));
         match new {
-            // There are as many claims as pods: only those who use one are asked about it, unless it leaves devices to others.
+            // There are as many claims as pods: only the users of a claim are woken, unless it releases
+            // devices.
             Some(Object::ResourceClaim(claim)) if !leaves_devices(old, claim) => {
                 let owner = claim.metadata.controller().map(|owner| owner.uid.clone());
                 let naming = self.queue.naming(&claim.metadata.namespace, &claim.metadata.name).cloned();
@@ -182,13 +189,14 @@ impl Scheduler {
         }
     }
 
-    /// The same among some pods.
+    /// Wakes only some pods.
     fn wake(&mut self, event: Event, change: Change<'_>, among: Option<Vec<Text>>, now: Duration) {
         let listeners = self.profiles.iter().flat_map(|profile| profile.listeners(event));
         let listeners = listeners.fold(0, |set, enabled| set | enabled.bit);
         if listeners == 0 {
             return;
         }
+        self.begin_change_budget();
         let mut queue = std::mem::replace(&mut self.queue, crate::queue::Queue::new(Default::default()));
         let wake = || {
             let helps = |pod: &PodInfo, rejected| self.helps(pod, rejected, event, change);
@@ -204,19 +212,20 @@ impl Scheduler {
         self.queue = queue;
     }
 
-    /// Which of the plugins that rejected a pod a change may have won over.
+    /// Returns the plugins among those that rejected a pod that may accept it after a change.
     pub(super) fn helps(&self, pod: &PodInfo, rejected: PluginSet, event: Event, change: Change<'_>) -> PluginSet {
         let Some(profile) = self.profile(pod) else { return 0 };
         let asked = profile.listeners(event).filter(|enabled| enabled.bit & rejected != 0);
         let won = asked.filter(|it| {
             let ask = || it.plugin.hint(pod, event, change, &self.cluster);
             let told = |hint: &Hint| (event, Some((it.plugin.name(), *hint)));
-            self.event_timings.measure(self.clock.as_ref(), ask, told) == Hint::Queue
+            // Past the budget, nothing is known: when in doubt, try.
+            self.event_timings.measure(self.clock.as_ref(), ask, told) == Hint::Queue || pod.matcher.is_over_budget()
         });
         won.fold(0, |set, enabled| set | enabled.bit)
     }
 
-    /// Why a pod may not be tried.
+    /// Returns the reason why a pod may not be tried.
     fn gate(&self, pod: &PodInfo) -> Option<(PluginSet, Status)> {
         let profile = self.profile(pod)?;
         profile.at(Point::PreEnqueue).find_map(|enabled| {
@@ -225,7 +234,7 @@ impl Scheduler {
         })
     }
 
-    /// Who comes first.
+    /// Position of a pod in the queue.
     fn rank(&self, pod: &PodInfo) -> i64 {
         let profile = self.profile(pod);
         let sort = profile.and_then(|profile| profile.at(Point::QueueSort).next());

@@ -1,11 +1,11 @@
-//! What came of an attempt.
+//! Results of attempts.
 
 use std::time::Duration;
 
 use api::json::Text;
 
 use crate::aside::DeviceSearch;
-use crate::cluster::{PodKey, Spent};
+use crate::cluster::{DeviceEffort, PodKey};
 use crate::complaints::Complaint;
 use crate::cycle::{Evaluation, ScoreOf};
 use crate::preemption::Nomination;
@@ -18,69 +18,69 @@ use crate::writes::Write;
 pub struct Attempt {
     /// The pod.
     pub pod: PodKey,
-    /// Which of all pods of that name.
+    /// UID of the pod.
     pub uid: Text,
     /// The profile that decided; empty for the default one.
     pub scheduler_name: Text,
-    /// How often it was tried, this attempt included.
+    /// Number of attempts, including this one.
     pub attempts: u32,
-    /// When it was first tried.
+    /// Time of the first attempt.
     pub first_attempt: Option<Duration>,
-    /// It was tried again only because it had waited too long.
+    /// Whether it was tried again only because it had waited too long.
     pub was_flushed: bool,
-    /// How many nodes were looked at.
+    /// Number of evaluated nodes.
     pub evaluated_nodes: usize,
-    /// How many of them fit.
+    /// Number of nodes that fit.
     pub feasible_nodes: usize,
-    /// How often plugins were asked, and what they said.
+    /// Number of plugin results, by plugin and status.
     pub evaluations: Vec<Evaluation>,
-    /// How much plugins like the node, where there was a choice.
+    /// Score of the node, if there was a choice.
     pub score: Option<ScoreOf>,
-    /// How long plugins took, where the caller gave a clock.
+    /// Durations of plugin calls, if the caller gave a clock.
     pub timings: Vec<Timing>,
-    /// What was wrong with expressions and values, where it was not told before.
+    /// Faulty expressions and values that were not reported before.
     pub complaints: Vec<Complaint>,
-    /// What looking for devices took; nothing if none were looked for.
-    pub devices: Option<Spent>,
-    /// What came of it.
+    /// Effort of the device search; `None` if there was none.
+    pub devices: Option<DeviceEffort>,
+    /// Result of the attempt.
     pub outcome: Outcome,
 }
 
-/// What came of an attempt.
+/// Result of an attempt.
 #[derive(Debug)]
 pub enum Outcome {
-    /// The pod can be bound, and counts on its node from now on. The caller writes and binds, then says
+    /// The pod can be bound, and counts on its node from now on. The caller writes and binds, then calls
     /// [`bound`](crate::Scheduler::bound) or [`binding_failed`](crate::Scheduler::binding_failed).
     Scheduled(Placement),
     /// The pod fits nowhere: event `FailedScheduling`, condition `PodScheduled` false with reason `Unschedulable`.
     Unschedulable(Unplaced),
-    /// Something went wrong: event `FailedScheduling`, condition reason `SchedulerError`. It is tried again.
+    /// An error: event `FailedScheduling`, condition reason `SchedulerError`. The pod is tried again.
     Error(String),
-    /// The attempt goes on when a search has been carried out: see [`DeviceSearch`].
+    /// The attempt continues after a background search: see [`DeviceSearch`].
     Deferred(Box<DeviceSearch>),
 }
 
-/// Where a pod goes.
+/// Node of a pod, and the writes before its binding.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
     /// The node.
     pub node: Text,
-    /// What has to be written before the pod is bound, in this order.
+    /// Writes that must precede the binding, in this order.
     pub writes: Vec<Write>,
 }
 
-/// Why a pod fits nowhere.
+/// Reasons why a pod fits nowhere.
 #[derive(Debug, Clone, Default)]
 pub struct Unplaced {
-    /// Kubernetes' sentence.
+    /// Kubernetes' message.
     pub message: String,
-    /// Where room is being made: the caller deletes the victims and sets `status.nominatedNodeName`.
+    /// Node on which pods are preempted: the caller deletes the victims and sets `status.nominatedNodeName`.
     pub nomination: Option<Nomination>,
-    /// Room that is being made already is still needed; otherwise `status.nominatedNodeName` is cleared.
+    /// Whether an existing nomination is still valid; otherwise `status.nominatedNodeName` is cleared.
     pub keeps_nomination: bool,
     /// The plugins that rejected it.
     pub plugins: Vec<&'static str>,
-    /// What the caller has to write so that the pod may fit.
+    /// Writes that may allow the pod to fit.
     pub writes: Vec<Write>,
 }
 

@@ -1,4 +1,4 @@
-//! Attempts that wait for a search which the caller carries out aside.
+//! Attempts that wait for a background search by the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::aside::{DeviceSearch, DeviceSearched};
 use crate::queue::{QueuedPod, Rejection};
 
 impl Scheduler {
-    /// The attempt begins with what was done for it before.
+    /// Starts the attempt with the effort of earlier searches for it.
     pub(super) fn carry(&mut self, queued: &QueuedPod) {
         let Some(devices) = &mut self.cluster.objects.devices else { return };
         devices.carried = queued.carried;
@@ -17,6 +17,7 @@ impl Scheduler {
             devices.note(|spent| {
                 spent.effort = carried.effort;
                 spent.searches = carried.searches;
+                spent.time_aside = carried.time;
             });
         }
     }
@@ -32,6 +33,7 @@ impl Scheduler {
         let wanted = Arc::new(());
         let search = DeviceSearch {
             uid: queued.pod.uid.clone(),
+            namespace: queued.pod.namespace().clone(),
             search,
             cost_limit: devices.cost_limit,
             clock: devices.clock.clone(),
@@ -43,14 +45,14 @@ impl Scheduler {
         Some(search)
     }
 
-    /// A search has been carried out. The pod's attempt goes on at the next [`schedule_one`](Self::schedule_one); or it is
-    /// over, because there is no answer.
+    /// Processes the result of a search. The pod's attempt continues at the next
+    /// [`schedule_one`](Self::schedule_one); or it has ended, because there is no result.
     pub fn searched(&mut self, searched: DeviceSearched, now: Duration) -> Option<Attempt> {
         let DeviceSearched { uid, result, carried } = searched;
         if let Some(devices) = &mut self.cluster.objects.devices {
             devices.inventory.learn(&result);
         }
-        // Gone meanwhile.
+        // The pod was removed meanwhile.
         self.searching.remove(&uid)?;
         let mut queued = self.queue.get(&uid).filter(|_| self.queue.is_in_flight(&uid))?.clone();
         let Some(failure) = result.failure() else {
@@ -62,7 +64,7 @@ impl Scheduler {
         queued.carried = carried;
         self.carry(&queued);
         attempt.devices = self.cluster.objects.devices.as_ref().and_then(crate::cluster::Devices::take_spent);
-        self.queue.reject(queued, Rejection { by: 0, pending: 0 }, now);
+        self.queue.search_ended(queued, now);
         Some(attempt)
     }
 
@@ -75,7 +77,7 @@ impl Scheduler {
         }
     }
 
-    /// Nobody waits for searches any more: those that are being carried out end.
+    /// Cancels all background searches.
     pub fn abandon_searches(&mut self) {
         self.searching.clear();
     }

@@ -91,12 +91,12 @@ fn a_pod_that_fits_nowhere_waits_for_the_change_that_helps() {
     assert_eq!((scheduler.lengths().unschedulable, scheduler.lengths().backoff), (1, 0));
     scheduler.set_node(&node("tainted", "8", ""), START);
     assert_eq!((scheduler.lengths().unschedulable, scheduler.lengths().backoff), (0, 1));
-    // Nothing else is to be done, so the back-off is not waited out.
+    // No other work is pending, so the back-off is not waited out.
     assert_eq!(placed(&mut scheduler, START).1, "tainted");
 }
 
 #[test]
-fn whoever_waits_too_long_is_tried_again() {
+fn pods_waiting_too_long_are_tried_again() {
     let mut scheduler = scheduler();
     scheduler.set_node(&node("full", "1", ""), START);
     scheduler.set_pod(&pod("a", "2", ""), START);
@@ -198,7 +198,7 @@ fn an_expression_is_asked_by_filter_and_hint() {
 }
 
 #[test]
-fn expressions_without_an_answer_are_told_once_per_value() {
+fn failing_expressions_are_reported_once_per_value() {
     let mut scheduler = scheduler();
     let version = |value: &str| format!(r#"{{"key": "v", "value": "{value}", "effect": "NoSchedule"}}"#);
     let asks = r#", "tolerations": [{"expression": "semver(taint.value).isGreaterThan(semver('1.2.0'))"},
@@ -209,10 +209,13 @@ fn expressions_without_an_answer_are_told_once_per_value() {
     let attempt = scheduler.schedule_one(START).unwrap();
     let told: Vec<String> = attempt.complaints.iter().map(Complaint::message).collect();
     assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains("for taint v=nine:NoSchedule: "), "{told:?}");
+    assert!(told[0].contains(" failed on 2 nodes (first a) for taint v=nine:NoSchedule: "), "{told:?}");
     assert_eq!(told[1], "failed to parse taint value as semantic version taint=\"nine\"");
     let filters: Vec<_> = attempt.evaluations.iter().filter(|it| it.plugin == "TaintToleration").collect();
     assert_eq!((filters.len(), filters[0].count, filters[0].status), (1, 2, "UnschedulableAndUnresolvable"));
+    let before: Vec<_> = attempt.evaluations.iter().filter(|it| it.point == Point::PreFilter).collect();
+    assert!(before.iter().any(|it| it.plugin == "NodeResourcesFit" && it.count == 1), "{before:?}");
+    assert!(before.iter().all(|it| it.plugin != "TaintToleration"), "{before:?}");
     let later = START + Duration::from_secs(400);
     assert!(scheduler.schedule_one(later).unwrap().complaints.is_empty());
     scheduler.set_node(&node("b", "4", &version("ten")), later);
@@ -220,7 +223,7 @@ fn expressions_without_an_answer_are_told_once_per_value() {
     assert_eq!(attempt.complaints.len(), 2);
 }
 
-/// What is remembered and what is asked anew are the same, whatever happened before, for all plugins together.
+/// Cached and fresh results are equal, after any history, for all plugins together.
 #[test]
 fn remembered_answers_are_fresh_ones() {
     for seed in 0..12 {
@@ -246,8 +249,8 @@ fn remembered_answers_are_fresh_ones() {
     }
 }
 
-/// Nodes that are ranked come to the same as nodes that are looked at in turn: the same node by the same lot, the same scores,
-/// counts and sentences, and the next search begins at the same node.
+/// Ranking yields the same as evaluating nodes in turn: the same node by the same random choice, the same
+/// scores, counts and messages, and the next search begins at the same node.
 #[test]
 fn ranked_nodes_are_those_found_in_turn() {
     const NODES: usize = 130;
@@ -287,7 +290,7 @@ fn ranked_nodes_are_those_found_in_turn() {
     }
 }
 
-/// Everything about an attempt that can be told.
+/// All observable facts about an attempt.
 fn said(attempt: &Attempt) -> String {
     let Attempt { pod, evaluated_nodes, feasible_nodes, score, outcome, .. } = attempt;
     let mut evaluations: Vec<String> = attempt.evaluations.iter().map(|it| format!("{it:?}")).collect();
@@ -300,7 +303,7 @@ fn said(attempt: &Attempt) -> String {
     format!("{pod}: {evaluated_nodes} {feasible_nodes} {score:?} {evaluations:?} {outcome}")
 }
 
-/// Pods that wait for something to change, and would fit now: nobody told them.
+/// Waiting pods that would fit now, although no event woke them.
 fn waiting_in_vain(scheduler: &Scheduler) -> Vec<String> {
     let waiting = scheduler.queue.pods().filter(|(queued, _)| scheduler.queue.is_waiting(&queued.pod.uid));
     let fits = |pod: &PodInfo| {
@@ -312,7 +315,7 @@ fn waiting_in_vain(scheduler: &Scheduler) -> Vec<String> {
     told_nothing.map(|(queued, _)| format!("{:?} rejected by {:b}", queued.pod.spec(), queued.rejected_by)).collect()
 }
 
-/// Something that is neither a node nor a pod, or a pod that is there.
+/// Changes an object that is neither a node nor a pending pod.
 fn change_another(scheduler: &mut Scheduler, random: &mut Random, name: &str, now: Duration) {
     fn read<T: serde::de::DeserializeOwned>(text: &str) -> Arc<T> {
         Arc::new(api::json::from_value(&api::json::parse(text.as_bytes()).unwrap()).unwrap())
@@ -436,7 +439,7 @@ fn compare(scheduler: &mut Scheduler) -> usize {
         let (fresh, remembered) =
             (search.run(pod).unwrap(), search.run_remembering(pod, &mut scheduler.memory).unwrap());
         assert_eq!(fresh.feasible, remembered.feasible, "{}", pod.name);
-        let said = |found: &crate::cycle::Found| {
+        let said = |found: &crate::cycle::SearchResult| {
             found.diagnosis.by_node.iter().map(|(node, status)| (*node, Status::clone(status))).collect::<Vec<_>>()
         };
         assert_eq!(said(&fresh), said(&remembered), "{}", pod.name);
@@ -461,7 +464,7 @@ fn a_pod_is_not_tried_while_its_only_victim_ends() {
     scheduler.set_pod(&high, START);
     let said = unplaced(&mut scheduler, START);
     assert!(said.ends_with("found a potential placement for pod on node n, preempting 1 victims"), "{said}");
-    // What the caller writes comes back: the nomination, the victim's condition, its deletion.
+    // The caller's writes are observed: the nomination, the victim's condition, its deletion.
     let later = START + Duration::from_secs(20);
     high.status.nominated_node_name = "n".into();
     scheduler.set_pod(&high, later);
@@ -478,10 +481,9 @@ fn a_pod_is_not_tried_while_its_only_victim_ends() {
     assert_eq!(placed(&mut scheduler, later), ("high".to_owned(), "n".to_owned()));
 }
 
-/// Kubernetes makes a claim to devices of the class, and places the pod where it can have them. Here nobody does, and so
-/// the pod must not run without them.
+/// Without an inventory of devices, the pod must not run without them.
 #[test]
-fn a_pod_waits_for_resources_that_a_device_class_stands_for() {
+fn extended_resource_of_a_class_needs_an_inventory() {
     let mut scheduler = scheduler();
     scheduler.set_node(&node("n", "1", ""), START);
     let mut wants = pod("a", "1", "");
@@ -493,10 +495,7 @@ fn a_pod_waits_for_resources_that_a_device_class_stands_for() {
     let class = api::json::from_value(&api::json::parse(class.as_bytes()).unwrap()).unwrap();
     scheduler.set_object(&Object::DeviceClass(Arc::new(class)), START);
     let said = unplaced(&mut scheduler, START);
-    assert!(
-        said.contains("1 node(s) had no example.com/x, and devices of its class are given to claims only"),
-        "{said}"
-    );
+    assert!(said.contains("1 dynamic resource allocation is not available in this scheduler"), "{said}");
     let mut able = node("n", "1", "");
     able.status.allocatable.insert("example.com/x".into(), api::quantity::Quantity::parse("1").unwrap());
     scheduler.set_node(&able, START);

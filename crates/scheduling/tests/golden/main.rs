@@ -1,7 +1,7 @@
-//! What Kubernetes' scheduler decided, case by case (`tests/data/*.jsonl`), and what this one does.
+//! Recorded decisions of Kubernetes' scheduler (`tests/data/*.jsonl`), compared with this one.
 //!
-//! `variants_*.jsonl` are recorded cases that were changed at random, with what Kubernetes 1.38.0-alpha.0 says to them.
-//! One difference is wanted: the reason of TaintToleration names the taint. Cases that differ otherwise are in
+//! `variants_*.jsonl` are randomly changed recorded cases, with the results of Kubernetes 1.38.0-alpha.0. One
+//! difference is intended: the reason of TaintToleration names the taint. Cases that differ otherwise are in
 //! `known_gaps.txt`, each with the reason; they are run, too, and must still differ.
 
 #![allow(
@@ -12,6 +12,9 @@
     clippy::string_slice,
     reason = "tests read their cases, and may fail"
 )]
+
+// The short name of the crate in the rest of the workspace.
+extern crate celplane_scheduling as scheduling;
 
 mod preemption;
 mod queueing_hints;
@@ -32,7 +35,7 @@ use scheduling::{Profile, Scheduler};
 
 const NOW: Duration = Duration::from_secs(1);
 
-/// Runs all cases of a file and its variants; `run` says what differs.
+/// Runs all cases of a file and its variants; `run` returns the difference.
 fn run_all(file: &str, run: impl Fn(&Value) -> Result<(), String>) {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let gaps = std::fs::read_to_string(directory.join("known_gaps.txt")).unwrap();
@@ -56,7 +59,7 @@ fn run_all(file: &str, run: impl Fn(&Value) -> Result<(), String>) {
 }
 
 fn matcher(case: &Value) -> Arc<Matcher> {
-    let gate = case.at(&["gates", "TaintTolerationComparisonOperators"]).and_then(Value::as_bool);
+    let gate = case.bool_at(&["gates", "TaintTolerationComparisonOperators"]);
     let features = Features { comparison: gate.unwrap_or(true), ..Features::default() };
     let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(|| Duration::ZERO);
     Arc::new(Matcher::new(NonZeroUsize::new(64).unwrap(), clock, features).unwrap())
@@ -68,7 +71,7 @@ fn profile(case: &Value, matcher: &Matcher) -> Profile {
     plugins::default_profile_with(&args.collect(), matcher).unwrap()
 }
 
-/// A scheduler that knows the case's cluster.
+/// A scheduler with the cluster of the case.
 fn scheduler(case: &Value) -> Scheduler {
     let matcher = matcher(case);
     let mut scheduler = Scheduler::new(vec![profile(case, &matcher)], Backoff::default(), matcher, 1);
@@ -92,7 +95,7 @@ fn scheduler(case: &Value) -> Scheduler {
     for pod in list(cluster.get("pods")) {
         let mut pod: Pod = from_value(pod).unwrap();
         if pod.spec.node_name.is_empty() {
-            // It waits for room, and must not be tried itself.
+            // It is nominated, and must not be tried itself.
             pod.spec.scheduling_gates = vec![api::core::v1::PodSchedulingGate { name: "test".into() }];
         }
         scheduler.set_pod(&pod, NOW);
@@ -120,8 +123,8 @@ fn same<T: PartialEq + std::fmt::Debug>(what: &str, expected: T, found: T) -> Re
     if expected == found { Ok(()) } else { Err(format!("{what}\n  expected {expected:?}\n  found    {found:?}")) }
 }
 
-/// The text without what Kubernetes adds where a plugin refused all nodes before DynamicResources had its turn: its PostFilter
-/// cannot find what its PreFilter would have left.
+/// The text without Kubernetes' addition if a plugin rejected all nodes before DynamicResources: its PostFilter
+/// fails without the state of its PreFilter.
 fn without_stray_words(message: &str) -> &str {
     message.strip_suffix(". not found").map_or(message, |it| &message[..=it.len()])
 }

@@ -31,7 +31,7 @@ fn preemption() {
             let violations = it.get("pdbViolations").and_then(Value::as_i64).unwrap();
             (it.str_at(&["node"]).unwrap().to_owned(), violations, strings(it.get("victims")))
         });
-        let asks = case.at(&["pod", "spec", "preemptionPolicy"]).and_then(Value::as_str) != Some("Never");
+        let asks = case.str_at(&["pod", "spec", "preemptionPolicy"]) != Some("Never");
         let nominated = strings(expected.get("nominated"));
         if asks && !expected.str_at(&["message"]).unwrap().contains("not eligible") {
             let mut recorded: Vec<_> = recorded.collect();

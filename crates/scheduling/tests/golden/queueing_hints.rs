@@ -1,4 +1,4 @@
-//! Who would wake a waiting pod when something changes.
+//! Plugins that wake a waiting pod after a change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,7 +57,7 @@ fn queueing_hints() {
                 let resource = match (is_target, is_placed) {
                     (true, _) => Resource::TargetPod,
                     (false, true) => Resource::AssignedPod,
-                    // Nobody hears of it.
+                    // No plugin receives the event.
                     (false, false) => return same("events", strings(case.at(&["expect", "events"])), Vec::new()),
                 };
                 let change = Change::Pod { old: old.as_ref(), new: new.as_ref() };
@@ -85,13 +85,13 @@ fn check(
 ) -> Result<(), String> {
     let expected = case.get("expect").unwrap();
     let events = event.action.singles().map(|single| format!("{}/{single}", event.resource.name()));
-    // Kubernetes tells of each kind of change in turn, of taints and of cordons as the same kind.
+    // Kubernetes reports each kind of change in turn, and taints and cordons as the same kind.
     let recorded: BTreeSet<String> = strings(expected.get("events")).into_iter().collect();
     same("events", recorded, events.collect())?;
     let profile = scheduler.profile(pod).unwrap();
     let mut found: BTreeMap<String, String> = BTreeMap::new();
     for enabled in profile.listeners(event) {
-        // Each part of a change is asked about; one that may help is enough.
+        // Each part of a change is judged; one that may help is enough.
         let hint = match enabled.plugin.hint(pod, event, change, scheduler.cluster()) {
             Hint::Queue => "Queue",
             Hint::Skip => "QueueSkip",

@@ -109,7 +109,7 @@ fn scores(scheduler: &Scheduler, pod: &PodInfo, expected: &Value, feasible: &[No
     let plain = |scores: &[(NodeId, i64)]| scores.iter().map(|(_, score)| *score).collect::<Vec<_>>();
     for (plugin, recorded) in recorded.iter() {
         let found = scores.by_plugin.iter().find(|scores| scores.plugin == plugin);
-        // Kubernetes asks it about every pod; it likes all nodes the same where no claim has alternatives.
+        // Kubernetes runs it on every pod; it scores all nodes equally if no claim has alternatives.
         if plugin == "DynamicResources" && found.is_none() && numbers(recorded.get("raw")).iter().all(|it| *it == 0) {
             continue;
         }
@@ -139,7 +139,7 @@ fn outcome(scheduler: &mut Scheduler, case: &Value, expected: &Value) -> Result<
     scheduler.set_pod(&pod, NOW);
     let attempt = scheduler.schedule_one(NOW).ok_or("no attempt")?;
     let result = expected.str_at(&["result"]).unwrap();
-    let message = expected.str_at(&["message"]).unwrap_or_default();
+    let message = expected.text("message");
     let message = without_stray_words(message);
     match (attempt.outcome, result) {
         (Outcome::Scheduled(placement), "scheduled") => {

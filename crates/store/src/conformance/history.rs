@@ -12,7 +12,7 @@ async fn list_at(store: &dyn Store, prefix: &str, revision: Revision) -> Result<
     Ok(page.entries)
 }
 
-/// A list at a revision shows exactly what there was then.
+/// A list at a revision shows exactly the state of that revision.
 pub async fn reads_at_a_revision_see_that_revision(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "past").await;
     let mut seen = vec![(store.current_revision().await.expect("a revision"), Vec::new())];
@@ -54,7 +54,7 @@ pub async fn paging_is_stable_while_writes_go_on(store: Arc<dyn Store>) {
     let mut entries: Vec<Entry> = Vec::new();
     loop {
         let after_key = entries.last().map(|entry| entry.key.to_string());
-        let options = ListOptions { revision: Some(whole.revision), limit: Some(7), after_key };
+        let options = ListOptions { revision: Some(whole.revision), limit: Some(7), after_key, bytes_max: None };
         let page = store.list(&prefix, options).await.expect("a page");
         entries.extend(page.entries);
         assert_eq!(page.remaining, whole.entries.len() as u64 - entries.len() as u64);
@@ -68,7 +68,7 @@ pub async fn paging_is_stable_while_writes_go_on(store: Arc<dyn Store>) {
     assert_eq!(store.list(&prefix, ListOptions::default()).await.expect("a page").entries.len(), 90);
 }
 
-/// What lies before the compacted revision is too old, what comes after it is untouched.
+/// Reads before the compacted revision fail, reads after it are unaffected.
 pub async fn compaction_makes_the_past_too_old(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "compaction").await;
     let [kept, changed, gone, back] = ["kept", "changed", "gone", "back"].map(|name| format!("{prefix}{name}"));
@@ -112,7 +112,7 @@ pub async fn compaction_makes_the_past_too_old(store: Arc<dyn Store>) {
         let seen: Vec<_> =
             events.iter().map(|event| (&*event.key, event.previous.as_ref().map(|it| it.revision))).collect();
         assert_eq!(seen, [(&*back, None), (&*changed, Some(changed_again))]);
-        // Once more after further writes, by when what is too old may really be gone.
+        // Repeated after further writes, when compacted data may have been removed.
         for n in 0..20 {
             put_new(
                 &*store,

@@ -1,7 +1,7 @@
-//! Is there an order of all operations on a key that explains what each of them saw?
+//! Linearizability: searches for an order of all operations on a key that explains their results.
 //!
-//! The search follows Wing and Gong, and remembers which sets of operations with which outcome have failed already. Keys are
-//! independent, so each is searched on its own.
+//! The search follows Wing and Gong, and caches the sets of operations that have failed already. Keys are
+//! independent, so each is searched separately.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{done, fresh_prefix};
 use crate::{Change, Guard, Outcome, Revision, Store, Write};
 
-/// What was done to one key, and what came of it.
+/// An operation on one key, and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// A read, and the revision at which the key was last written, if it exists.
     Read(Option<Revision>),
-    /// A guarded write that happened and made this revision; `deletes` says whether the key is gone after it.
+    /// A guarded write that succeeded with this revision; `deletes` is true if it deleted the key.
     Written {
-        /// What had to hold.
+        /// Precondition.
         guard: Guard,
         /// The revision it made.
         revision: Revision,
@@ -26,35 +26,36 @@ pub enum Operation {
     },
     /// A guarded write whose guard did not hold.
     Conflicted(Guard),
-    /// A guarded write of which nobody knows whether it happened.
+    /// A guarded write with an unknown result.
     Unknown {
-        /// What had to hold.
+        /// Precondition.
         guard: Guard,
         /// Whether it was a delete.
         deletes: bool,
     },
 }
 
-/// An operation with the moments at which it was asked for and answered, on one clock.
+/// An operation with the times of its start and end, on one clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timed {
-    /// When it was asked for.
+    /// Start time.
     pub asked: u64,
-    /// When it was answered.
+    /// End time.
     pub answered: u64,
-    /// What it was.
+    /// The operation.
     pub operation: Operation,
 }
 
-/// What a key may hold: written at a revision, or, after a write whose answer was lost, at one after the last known.
+/// Possible value of a key: written at a revision, or, after a write with an unknown result, at one after the
+/// last known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Register {
-    exists: Option<Known>,
+    exists: Option<KnownState>,
     highest: Revision,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Known {
+enum KnownState {
     At(Revision),
     After(Revision),
 }
@@ -62,8 +63,8 @@ enum Known {
 impl Register {
     fn is_at(self, revision: Revision) -> bool {
         match self.exists {
-            Some(Known::At(at)) => at == revision,
-            Some(Known::After(at)) => revision > at,
+            Some(KnownState::At(at)) => at == revision,
+            Some(KnownState::After(at)) => revision > at,
             None => false,
         }
     }
@@ -81,17 +82,18 @@ impl Register {
             Operation::Read(None) => self.exists.is_none().then_some(self),
             Operation::Read(Some(revision)) => self
                 .is_at(*revision)
-                .then_some(Self { exists: Some(Known::At(*revision)), highest: self.highest.max(*revision) }),
+                .then_some(Self { exists: Some(KnownState::At(*revision)), highest: self.highest.max(*revision) }),
             Operation::Written { guard, revision, deletes } => (self.allows(*guard) && *revision > self.highest)
-                .then_some(Self { exists: (!deletes).then_some(Known::At(*revision)), highest: *revision }),
+                .then_some(Self { exists: (!deletes).then_some(KnownState::At(*revision)), highest: *revision }),
             // A register that is "somewhere after" may or may not be at the guard's revision.
             Operation::Conflicted(guard) => {
-                let unsure = matches!(self.exists, Some(Known::After(_))) && *guard != Guard::Absent;
+                let unsure = matches!(self.exists, Some(KnownState::After(_))) && *guard != Guard::Absent;
                 (unsure || !self.allows(*guard)).then_some(self)
             }
-            Operation::Unknown { guard, deletes } => self
-                .allows(*guard)
-                .then_some(Self { exists: (!deletes).then_some(Known::After(self.highest)), highest: self.highest }),
+            Operation::Unknown { guard, deletes } => self.allows(*guard).then_some(Self {
+                exists: (!deletes).then_some(KnownState::After(self.highest)),
+                highest: self.highest,
+            }),
         }
     }
 }
@@ -105,15 +107,15 @@ pub fn find_violation(mut history: Vec<Timed>) -> Option<String> {
     let mut placed = vec![0_u64; words];
     let has = |placed: &[u64], n: usize| placed[n / 64] & (1 << (n % 64)) != 0;
     let certain = |timed: &Timed| !matches!(timed.operation, Operation::Unknown { .. });
-    // Each level: what was placed to get here, the register then, and which operation to try next.
+    // Each level: the operation placed to get here, the register after it, and the next operation to try.
     let mut path: Vec<(usize, Register, usize)> = Vec::new();
     let mut register = Register { exists: None, highest: 0 };
     let mut next = 0;
     let mut longest = 0;
     loop {
         let open = || history.iter().enumerate().filter(|(n, _)| !has(&placed, *n));
-        // Nothing can come before something that was answered before it was asked for.
-        // Once all are placed there is no violation.
+        // An operation cannot precede one that ended before it started. Once all are placed there is no
+        // violation.
         let bound = open().filter(|(_, timed)| certain(timed)).map(|(_, timed)| timed.answered).min()?;
         let candidate = open()
             .skip_while(|(n, _)| *n < next)

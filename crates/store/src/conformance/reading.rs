@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{fresh_prefix, put_new, put_over, remove};
 use crate::{Error, ListOptions, Page, Store};
 
-/// Whoever has seen a revision never sees an earlier one.
+/// A client that has seen a revision never sees an earlier one.
 pub async fn current_revision_never_falls(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "current").await;
     let writer = {
@@ -89,7 +89,8 @@ pub async fn paging_walks_all_keys_once(store: Arc<dyn Store>) {
         let mut entries = Vec::new();
         loop {
             let after_key = entries.last().map(|entry: &crate::Entry| entry.key.to_string());
-            let options = ListOptions { revision: Some(whole.revision), limit: Some(limit), after_key };
+            let options =
+                ListOptions { revision: Some(whole.revision), limit: Some(limit), after_key, bytes_max: None };
             let Page { revision, entries: page, remaining } = store.list(&prefix, options).await.expect("a page");
             assert_eq!(revision, whole.revision);
             assert_eq!(page.len(), limit.min(18 - entries.len()));

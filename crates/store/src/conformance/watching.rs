@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{PATIENCE, collect, fresh_prefix, next, put_new, put_over, read, remove};
 use crate::{Error, Event, ListOptions, Previous, Revision, Store};
 
-/// Some writes below a prefix and beside it; returns the last revision.
+/// Writes some keys below a prefix and outside of it; returns the last revision.
 async fn some_writes(store: &dyn Store, prefix: &str, count: u64) -> Revision {
     let mut last = 0;
     for n in 0..count {
@@ -25,7 +25,7 @@ async fn some_writes(store: &dyn Store, prefix: &str, count: u64) -> Revision {
     last
 }
 
-/// Replays events onto a map and checks that each fits what came before.
+/// Replays events onto a map and checks that each is consistent with the earlier ones.
 fn replay(events: &[Event]) -> std::collections::BTreeMap<Arc<str>, Previous> {
     let mut state = std::collections::BTreeMap::new();
     let mut last = 0;
@@ -41,7 +41,8 @@ fn replay(events: &[Event]) -> std::collections::BTreeMap<Arc<str>, Previous> {
     state
 }
 
-/// Every change comes once, in order, with what was there before; changes elsewhere do not come.
+/// Every change is delivered once, in order, with the previous value; changes outside of the range are not
+/// delivered.
 pub async fn watch_sees_every_change_in_order(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "watch").await;
     let start = store.current_revision().await.expect("a revision");
@@ -58,7 +59,7 @@ pub async fn watch_sees_every_change_in_order(store: Arc<dyn Store>) {
     assert_eq!(collect(&mut late, last).await, live, "a late watcher sees the same");
 }
 
-/// A watch from any revision continues exactly there, also while writes go on.
+/// A watch from any revision continues exactly there, even during concurrent writes.
 pub async fn watch_resumes_exactly(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "resume").await;
     let start = store.current_revision().await.expect("a revision");
@@ -66,7 +67,7 @@ pub async fn watch_resumes_exactly(store: Arc<dyn Store>) {
         let (store, prefix) = (store.clone(), prefix.clone());
         tokio::spawn(async move { some_writes(&*store, &prefix, 80).await })
     };
-    // A watcher that gives up after every batch and continues from what it was told.
+    // A watcher that reconnects after every batch and continues from the last revision received.
     let mut events = Vec::new();
     let mut after = start;
     while events.len() < 80 {
@@ -86,7 +87,7 @@ pub async fn watch_resumes_exactly(store: Arc<dyn Store>) {
     }
 }
 
-/// A watch from a revision in the future reports only what comes after it.
+/// A watch from a future revision reports only later changes.
 pub async fn watch_waits_for_the_future(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "future").await;
     let start = store.current_revision().await.expect("a revision");
@@ -99,7 +100,7 @@ pub async fn watch_waits_for_the_future(store: Arc<dyn Store>) {
     assert_eq!(seen, [start + 3, start + 4]);
 }
 
-/// A watch of a range in which nothing happens learns how far the store has come, also without being asked.
+/// A watch of a range without changes receives the store's progress, even without a request.
 pub async fn progress_reaches_a_quiet_range(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "quiet").await;
     let start = store.current_revision().await.expect("a revision");
@@ -113,14 +114,14 @@ pub async fn progress_reaches_a_quiet_range(store: Arc<dyn Store>) {
             assert_eq!(collect(&mut patient, revision).await, []);
         }
     }
-    // Asked for while events are on their way: they come first.
+    // Requested while events are pending: the events are delivered first.
     let revision = put_new(&*store, &format!("{prefix}quiet/a"), "x").await;
     asked.progress_request().reach(revision);
     let batch = next(&mut asked).await;
     assert_eq!(batch.events.iter().map(|event| event.revision).collect::<Vec<_>>(), [revision]);
 }
 
-/// A watcher that does not keep up either catches up without a gap or is told that it cannot.
+/// A watcher that does not keep up either catches up without a gap or receives an error.
 pub async fn slow_watchers_see_no_gap(store: Arc<dyn Store>) {
     const WRITES: u64 = 400;
     let prefix = fresh_prefix(&*store, "slow").await;

@@ -23,7 +23,7 @@ pub async fn revisions_rise_by_one(store: Arc<dyn Store>) {
     assert_eq!(store.current_revision().await.expect("a revision"), start + 4);
 }
 
-/// A write happens if, and only if, its guard holds; a conflict shows what is there.
+/// A write succeeds if, and only if, its guard holds; a conflict returns the current value.
 pub async fn guards_hold(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "guards").await;
     let key = format!("{prefix}a");
@@ -50,7 +50,7 @@ pub async fn guards_hold(store: Arc<dyn Store>) {
     remove(&*store, &key, second.revision).await;
     conflict(Write::delete(&*key, second.revision), None).await;
     conflict(Write::update(&*key, second.revision, "x"), None).await;
-    // A key that comes back is not the one that went: its old revision guards nothing.
+    // A recreated key differs from the deleted one: the old revision no longer guards it.
     let third = entry("3", put_new(&*store, &key, "3").await);
     conflict(Write::update(&*key, second.revision, "x"), Some(&third)).await;
     assert_eq!(put_over(&*store, &key, third.revision, "").await, third.revision + 1);
@@ -86,7 +86,7 @@ pub async fn modify_starts_over_on_conflict(store: Arc<dyn Store>) {
     assert!(matches!(gone, Ok(Modified::Kept)), "{gone:?}");
 }
 
-/// Of concurrent writers that all count one key up, none overwrites another.
+/// Concurrent increments of one key do not overwrite each other.
 pub async fn concurrent_writers_lose_no_update(store: Arc<dyn Store>) {
     const WRITERS: usize = 8;
     const ROUNDS: usize = 25;
@@ -144,7 +144,7 @@ pub async fn big_values_come_back_whole(store: Arc<dyn Store>) {
     assert!(previous == [None, Some(value(1))]);
 }
 
-/// What is over the limits is refused with a clear error, changes nothing and harms nobody else.
+/// Requests above the limits are rejected with a clear error, and have no effect.
 pub async fn oversized_requests_are_refused(store: Arc<dyn Store>) {
     let prefix = fresh_prefix(&*store, "limits").await;
     let key = format!("{prefix}a");

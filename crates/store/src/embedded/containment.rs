@@ -11,11 +11,11 @@ use super::file::damaged;
 use crate::Error;
 
 thread_local! {
-    /// How many calls of [`contain`] this thread is in.
+    /// Nesting depth of [`contain`] on this thread.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Lets panics that a store turns into [`Error::Damaged`] pass without a word on standard error.
+/// Suppresses the output of panics that a store turns into [`Error::Damaged`].
 ///
 /// For a whole process, so it is the program's choice. All other panics are reported as before. A second call changes nothing.
 pub fn quiet_contained_panics() {
@@ -30,7 +30,7 @@ pub fn quiet_contained_panics() {
     });
 }
 
-/// Does work in which redb may panic.
+/// Runs work in which redb may panic.
 pub(super) fn contain<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     DEPTH.set(DEPTH.get().saturating_add(1));
     let done = catch_unwind(AssertUnwindSafe(work));

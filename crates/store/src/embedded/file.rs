@@ -1,12 +1,13 @@
-//! The file: three redb tables, and what can go wrong with them.
+//! The file: three redb tables, and their errors.
 //!
-//! `log` says what happened at each revision, `values` holds the bytes that were written then, `meta` the two numbers that
-//! must survive. Both tables are keyed by revision, so new data is always appended and one commit touches few pages.
-//! Every record carries a checksum, because redb checks its own only after a crash.
+//! `log` records the change of each revision, `values` holds the written bytes, `meta` the two numbers that
+//! must survive. Both tables are keyed by revision, so new data is always appended and one commit touches few
+//! pages. Every record has a checksum, because redb verifies its own only after a crash.
 
 mod check;
 mod copy;
 mod overlay;
+mod salvage;
 mod snapshot;
 
 use std::fmt;
@@ -23,6 +24,8 @@ use redb::{
 pub use self::check::Report;
 pub(super) use self::copy::{Copy, compact};
 use self::overlay::Overlay;
+pub(super) use self::salvage::salvage;
+pub use self::salvage::{Salvage, Salvaged};
 use super::containment::contain;
 use crate::{Cause, Error, Revision};
 
@@ -41,7 +44,7 @@ pub(super) const FIRST_REVISION: Revision = 1;
 /// Makes a backend for redb; called again when the store recovers from a failed one.
 pub(super) type BackendFactory = Arc<dyn Fn() -> io::Result<Box<dyn StorageBackend>> + Send + Sync>;
 
-/// Where the data is.
+/// Location of the data.
 #[derive(Clone)]
 pub(super) enum Medium {
     Path(PathBuf),
@@ -49,14 +52,21 @@ pub(super) enum Medium {
 }
 
 impl Medium {
-    /// How many bytes the file system has left for this store, if that can be known.
+    /// Free space of the file system in bytes, if known.
     pub(super) fn free_bytes(&self) -> Option<u64> {
         let Self::Path(path) = self else { return None };
         let statistics = rustix::fs::statvfs(path).ok()?;
         Some(statistics.f_bavail.saturating_mul(statistics.f_frsize))
     }
 
-    /// Why it cannot be opened.
+    /// Like [`Self::free_bytes`], also if the file does not exist yet.
+    pub(super) fn free_bytes_beside(&self) -> Option<u64> {
+        let Self::Path(path) = self else { return None };
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        Self::Path(directory.to_owned()).free_bytes()
+    }
+
+    /// Maps an error of opening.
     fn cannot_open(&self, error: redb::DatabaseError) -> Error {
         match (error, self) {
             (redb::DatabaseError::DatabaseAlreadyOpen, Self::Path(path)) => Error::Locked { path: path.clone() },
@@ -64,27 +74,27 @@ impl Medium {
         }
     }
 
-    /// How long the file is, where it is one.
+    /// Length of the file, if there is one.
     pub(super) fn file_bytes(&self) -> Option<u64> {
         let Self::Path(path) = self else { return None };
         Some(path.metadata().ok()?.len())
     }
 }
 
-/// What happened at one revision.
+/// The change of one revision.
 #[derive(Debug, Clone)]
 pub(super) struct Record<'a> {
     pub(super) revision: Revision,
     pub(super) key: &'a str,
     /// `None`: the key was deleted.
     pub(super) value: Option<&'a Bytes>,
-    /// Milliseconds since 1970 at which the key goes away by itself; 0: never.
+    /// Expiry in milliseconds since 1970; 0: never.
     pub(super) expires_at_ms: u64,
 }
 
-/// What the log says about one revision.
+/// The log entry of one revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Logged {
+pub(super) struct LogEntry {
     pub(super) revision: Revision,
     pub(super) key: Arc<str>,
     pub(super) deleted: bool,
@@ -105,7 +115,7 @@ pub(super) struct LogFile {
 }
 
 impl LogFile {
-    /// Opens the data, or makes it if there is none.
+    /// Opens the data, or creates it.
     pub(super) fn open(medium: &Medium, cache_bytes: usize) -> Result<(Self, Position), Error> {
         contain(|| {
             let mut builder = Database::builder();
@@ -114,13 +124,13 @@ impl LogFile {
                 Medium::Path(path) => {
                     if !path.try_exists().map_err(io_error)? {
                         match Self::make(path, cache_bytes, |_| Ok(())) {
-                            // Another process was faster.
+                            // Another process created it first.
                             Err(Error::Refused(_)) => {}
                             made => made?,
                         }
                     }
                     let database = builder.open(path).map_err(|error| medium.cannot_open(error))?;
-                    // What a process left that ended while it made the file smaller; it would hold the lock otherwise.
+                    // Left by a process that ended while it shrank the file; it would hold the lock otherwise.
                     let _ = std::fs::remove_file(beside(path, copy::SUFFIX));
                     database
                 }
@@ -204,7 +214,7 @@ impl LogFile {
         Ok(Position { revision: FIRST_REVISION, compacted: 0 })
     }
 
-    /// Writes records, drops what is no longer needed, and moves the numbers on: all or nothing, durable on return.
+    /// Writes records, removes unneeded ones, and advances the numbers: atomic, and durable on return.
     pub(super) fn commit(&self, records: &[Record<'_>], forget: &[Revision], position: Position) -> Result<(), Error> {
         contain(|| {
             let transaction = self.database.begin_write().map_err(redb_error)?;
@@ -238,8 +248,8 @@ impl LogFile {
         })
     }
 
-    /// Hands what happened from `first` on to `each`, in order, until `each` returns false.
-    pub(super) fn scan(&self, first: Revision, mut each: impl FnMut(Logged) -> bool) -> Result<(), Error> {
+    /// Passes the changes from `first` on to `each`, in order, until `each` returns false.
+    pub(super) fn scan(&self, first: Revision, mut each: impl FnMut(LogEntry) -> bool) -> Result<(), Error> {
         contain(|| {
             let transaction = self.database.begin_read().map_err(redb_error)?;
             let log = transaction.open_table(LOG).map_err(redb_error)?;
@@ -286,12 +296,12 @@ fn position(transaction: &ReadTransaction) -> Result<Option<Position>, Error> {
 /// Reads values by the revision that wrote them.
 pub(super) struct Values {
     table: ReadOnlyTable<u64, &'static [u8]>,
-    /// redb closes a file whose database is dropped, also under those who read.
+    /// Keeps the file open: redb closes it when the database is dropped, even with active readers.
     _file: Option<Arc<LogFile>>,
 }
 
 impl Values {
-    /// The value; `None` if it has been forgotten.
+    /// Returns the value; `None` if it was compacted.
     pub(super) fn get(&self, revision: Revision) -> Result<Option<Bytes>, Error> {
         contain(|| {
             let Some(record) = self.table.get_owned(revision).map_err(redb_error)? else {
@@ -310,7 +320,7 @@ impl Values {
 }
 
 /// A name for another file in the directory of the store.
-fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{suffix}"));
     PathBuf::from(name)
@@ -325,7 +335,7 @@ fn private_file(path: &Path) -> Result<File, Error> {
     options.open(path).map_err(io_error)
 }
 
-/// Makes names durable that have changed beside `path`.
+/// Syncs the directory of `path`.
 fn sync_directory(path: &Path) -> Result<(), Error> {
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -351,7 +361,7 @@ fn encode(record: &Record<'_>, into: &mut Vec<u8>) {
     }
 }
 
-fn decode(revision: Revision, record: &[u8]) -> Result<Logged, Error> {
+fn decode(revision: Revision, record: &[u8]) -> Result<LogEntry, Error> {
     let parse = || {
         let (checksum, rest) = record.split_first_chunk::<CHECKSUM>()?;
         if u32::from_le_bytes(*checksum) != value_checksum(revision, rest) {
@@ -360,7 +370,7 @@ fn decode(revision: Revision, record: &[u8]) -> Result<Logged, Error> {
         let (flags, rest) = rest.split_first()?;
         let (length, rest) = rest.split_first_chunk()?;
         let (expires_at_ms, key) = rest.split_first_chunk()?;
-        Some(Logged {
+        Some(LogEntry {
             revision,
             key: std::str::from_utf8(key).ok()?.into(),
             deleted: flags & DELETED != 0,
@@ -444,7 +454,7 @@ mod tests {
         let value = Bytes::from_static(b"value");
         let mut buffer = Vec::new();
         encode(&Record { revision: 7, key: "/a", value: Some(&value), expires_at_ms: 9 }, &mut buffer);
-        let expected = Logged { revision: 7, key: "/a".into(), deleted: false, length: 5, expires_at_ms: 9 };
+        let expected = LogEntry { revision: 7, key: "/a".into(), deleted: false, length: 5, expires_at_ms: 9 };
         assert_eq!(decode(7, &buffer).ok(), Some(expected));
         assert!(decode(8, &buffer).is_err());
         for position in 0..buffer.len() {

@@ -1,7 +1,8 @@
-//! Which keys exist, and which revisions of them are kept.
+//! Index of keys, and of their kept revisions.
 //!
-//! All in memory and without any I/O: a version says where its value is, the value itself may be on disk. Superseded versions
-//! queue up in the order in which they were superseded, so forgetting them costs only as much as there is to forget.
+//! In memory and without I/O: a version records the location of its value, which may be on disk. Superseded
+//! versions are queued in the order in which they were superseded, so the cost of compaction is proportional to
+//! the removed versions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -11,17 +12,17 @@ use bytes::Bytes;
 
 use crate::Revision;
 
-/// What a key held from one revision on.
+/// Value of a key from one revision on.
 #[derive(Debug, Clone)]
 pub(super) struct Version {
     pub(super) revision: Revision,
     pub(super) content: Content,
 }
 
-/// Where a version's value is.
+/// Location of a version's value.
 #[derive(Debug, Clone)]
 pub(super) enum Content {
-    /// There is none: the key was deleted.
+    /// The key was deleted.
     Deleted,
     /// In memory.
     Resident(Bytes),
@@ -30,7 +31,8 @@ pub(super) enum Content {
 }
 
 impl Content {
-    fn length(&self) -> u64 {
+    /// Bytes of the value.
+    pub(super) fn length(&self) -> u64 {
         match self {
             Self::Deleted => 0,
             Self::Resident(value) => u64::try_from(value.len()).unwrap_or(u64::MAX),
@@ -60,21 +62,21 @@ impl Versions {
     }
 }
 
-/// A version that nobody sees any more who reads at `since` or later.
+/// A version that is not visible to reads at `since` or later.
 #[derive(Debug)]
-struct Superseded {
+struct SupersededVersion {
     since: Revision,
     key: Arc<str>,
     revision: Revision,
     bytes: u64,
 }
 
-/// What each superseded version costs besides its value, roughly.
+/// Approximate overhead of a superseded version besides its value.
 const VERSION_OVERHEAD_BYTES: u64 = 128;
 
-/// A live entry as the index knows it.
+/// A live entry of the index.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundEntry {
     pub(super) key: Arc<str>,
     pub(super) revision: Revision,
     pub(super) content: Content,
@@ -84,20 +86,20 @@ pub(super) struct Found {
 pub(super) struct Index {
     keys: BTreeMap<Arc<str>, Versions>,
     // INVARIANT: ascending by `since`.
-    superseded: VecDeque<Superseded>,
+    superseded: VecDeque<SupersededVersion>,
     superseded_bytes: u64,
     live: u64,
     live_bytes: u64,
 }
 
 impl Index {
-    /// What `key` holds now.
+    /// Current version of `key`.
     pub(super) fn latest(&self, key: &str) -> Option<(&Arc<str>, &Version)> {
         let (key, versions) = self.keys.get_key_value(key)?;
         (!versions.latest.content.is_deleted()).then_some((key, &versions.latest))
     }
 
-    /// What `key` held just before `revision`.
+    /// Version of `key` just before `revision`.
     pub(super) fn before(&self, key: &str, revision: Revision) -> Option<&Version> {
         let version = self.keys.get(key)?.at(revision.checked_sub(1)?)?;
         (!version.content.is_deleted()).then_some(version)
@@ -130,7 +132,7 @@ impl Index {
             let old = std::mem::replace(&mut versions.latest, version);
             if !old.content.is_deleted() {
                 // A deleted version has been queued when it came.
-                let superseded = Superseded {
+                let superseded = SupersededVersion {
                     since,
                     key: key.clone(),
                     revision: old.revision,
@@ -146,7 +148,7 @@ impl Index {
             self.keys.insert(key.clone(), Versions { latest: version, older: Vec::new() });
         }
         if deleted {
-            self.superseded.push_back(Superseded {
+            self.superseded.push_back(SupersededVersion {
                 since,
                 key: key.clone(),
                 revision: since,
@@ -159,7 +161,7 @@ impl Index {
         }
     }
 
-    /// Names up to `limit` versions that nobody can see who reads at `compacted` or later.
+    /// Returns up to `limit` versions that are not visible to reads at `compacted` or later.
     pub(super) fn garbage(&self, compacted: Revision, limit: usize) -> Vec<Revision> {
         self.superseded
             .iter()
@@ -169,9 +171,10 @@ impl Index {
             .collect()
     }
 
-    /// Drops the first `count` of what [`Index::garbage`] named.
+    /// Removes the first `count` versions that [`Index::garbage`] returned.
     pub(super) fn forget(&mut self, count: usize) {
-        for Superseded { key, revision, bytes, .. } in self.superseded.drain(..count.min(self.superseded.len())) {
+        for SupersededVersion { key, revision, bytes, .. } in self.superseded.drain(..count.min(self.superseded.len()))
+        {
             self.superseded_bytes = self.superseded_bytes.saturating_sub(bytes);
             let Some(versions) = self.keys.get_mut(&key) else {
                 continue;
@@ -188,7 +191,7 @@ impl Index {
         }
     }
 
-    /// Where to compact so that superseded versions take at most `bytes`.
+    /// Returns the revision to compact at so that superseded versions take at most `bytes`.
     pub(super) fn compaction_for(&self, bytes: u64) -> Option<Revision> {
         let mut rest = self.superseded_bytes;
         if rest <= bytes {
@@ -205,7 +208,7 @@ impl Index {
         target
     }
 
-    /// How many keys exist now.
+    /// Number of live keys.
     pub(super) fn live(&self) -> u64 {
         self.live
     }

@@ -1,4 +1,4 @@
-//! What can be done with a file that no process uses: check it, make it smaller, or make one from a backup.
+//! Operations on a file that no process uses: check it, shrink it, or create one from a backup.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::file::{LogFile, Medium, Position, Record, Report};
+use super::file::{LogFile, Medium, Position, Record, Report, Salvage};
 use super::{Embedded, Options, file};
 use crate::backup::Reader;
 use crate::{Cause, Error, Kept, Snapshot};
@@ -15,7 +15,7 @@ use crate::{Cause, Error, Kept, Snapshot};
 const COMMIT_BYTES: usize = 4 << 20;
 
 impl Embedded {
-    /// Reads everything in a file and says what is wrong. `judge` says what is wrong with a value that is what was written.
+    /// Reads a whole file and reports damage. `judge` returns the problem of an intact value.
     ///
     /// A file that was not closed is repaired first, as a start would do.
     ///
@@ -26,7 +26,7 @@ impl Embedded {
         LogFile::check(path.as_ref(), Options::default().cache_bytes, judge)
     }
 
-    /// What a file holds, for a backup. The file stays as it is.
+    /// Returns the current values of a file, for a backup. The file is not changed.
     ///
     /// # Errors
     /// As [`Embedded::open`].
@@ -40,7 +40,17 @@ impl Embedded {
         Ok(Snapshot::new(snapshot.revision(), snapshot.inspect(move |_| drop(file.clone()))))
     }
 
-    /// Forgets all history in a file and makes it as small as it can be, in its place. Its length before and after.
+    /// Reads all intact values of a damaged file. The file is not changed.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::Newer`] or [`Error::Unavailable`], as [`Embedded::open`]. Damage is no error here.
+    pub fn salvage(path: impl AsRef<Path>) -> Result<Salvage, Error> {
+        must_exist(path.as_ref())?;
+        file::salvage(path.as_ref(), Options::default().cache_bytes)
+    }
+
+    /// Removes all history from a file and shrinks it in place as far as possible. Returns its length before
+    /// and after.
     ///
     /// # Errors
     /// As [`Embedded::open`].
@@ -51,8 +61,9 @@ impl Embedded {
 
     /// Makes a file from a backup; how many keys it has. There must be none under this name.
     ///
-    /// The store goes on `skip` revisions after the backup's. All that clients may have seen since the backup was made should
-    /// lie within: then nobody takes an old revision for a new one, and everybody reads anew.
+    /// The store continues `skip` revisions after the backup's. The skipped range should cover all revisions
+    /// that clients may have seen since the backup: then no client mistakes an old revision for a new one, and
+    /// all clients list again.
     ///
     /// # Errors
     /// [`Error::Damaged`] if the backup is not whole, [`Error::Refused`] if the file exists, or as [`Embedded::open`]. There is

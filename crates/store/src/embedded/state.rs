@@ -1,6 +1,6 @@
-//! What readers see: index, recent events and watchers as of the last durable write.
+//! State for readers: index, recent events and watchers as of the last durable write.
 //!
-//! One lock guards it. Nobody holds that lock while touching the disk, so readers wait only for other memory accesses.
+//! One lock guards it. It is never held during disk access, so readers wait only for other memory accesses.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,13 +17,13 @@ use crate::{Error, Event, Revision};
 pub(super) struct State {
     /// The last durable revision.
     pub(super) revision: Revision,
-    /// History up to here may be gone.
+    /// History up to here may have been removed.
     pub(super) compacted: Revision,
     pub(super) index: Index,
     pub(super) recent: Recent,
     watchers: Vec<Weak<Slot>>,
     pub(super) closed: bool,
-    /// Values stay in memory because there is no file to read them from.
+    /// Whether values stay in memory because there is no file to read them from.
     resident: bool,
 }
 
@@ -32,7 +32,7 @@ impl State {
         Self { revision, compacted, index: Index::default(), recent, watchers: Vec::new(), closed: false, resident }
     }
 
-    /// Can the store be read at this revision?
+    /// Checks that the store can be read at this revision.
     pub(super) fn check_readable(&self, revision: Revision) -> Result<(), Error> {
         self.check_open()?;
         if revision > self.revision {
@@ -41,7 +41,7 @@ impl State {
         self.check_kept(revision)
     }
 
-    /// Is what happened after this revision still known?
+    /// Checks that the history after this revision is available.
     pub(super) fn check_kept(&self, revision: Revision) -> Result<(), Error> {
         if revision < self.compacted {
             return Err(Error::Compacted { requested: revision, oldest: self.compacted });
@@ -53,7 +53,7 @@ impl State {
         if self.closed { Err(Error::Closed) } else { Ok(()) }
     }
 
-    /// Makes durable changes visible and wakes whoever waits for them. Events are in order and follow `revision`.
+    /// Makes durable changes visible and wakes waiting watchers. Events are in order and follow `revision`.
     pub(super) fn publish(&mut self, events: impl IntoIterator<Item = Event>) {
         self.watchers.retain(|watcher| watcher.strong_count() > 0);
         let watchers: Vec<Arc<Slot>> = self.watchers.iter().filter_map(Weak::upgrade).collect();
@@ -74,11 +74,11 @@ impl State {
         self.recent.trim(self.compacted);
     }
 
-    /// Registers a watcher and says from where it has to catch up.
+    /// Registers a watcher and returns the revision from which it must catch up.
     pub(super) fn register(&mut self, prefix: &str, after: Revision) -> Result<Arc<Slot>, Error> {
         self.check_open()?;
         self.check_kept(after)?;
-        // Nothing happened at the first revision itself.
+        // The first revision itself has no change.
         let first = after.max(FIRST_REVISION).saturating_add(1);
         let pending = if first <= self.revision { first } else { 0 };
         let slot = Arc::new(Slot {
@@ -101,7 +101,7 @@ impl State {
     }
 }
 
-/// Where the store and one watcher meet.
+/// State shared by the store and one watcher.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) prefix: Box<str>,
@@ -111,7 +111,7 @@ pub(super) struct Slot {
     ///
     /// Changed by the publisher under the state's write lock and by the watcher under its read lock.
     pub(super) pending: AtomicU64,
-    /// Somebody waits for the watch to reach this revision.
+    /// Requested progress: a caller waits for the watch to reach this revision.
     pub(super) target: AtomicU64,
     pub(super) wake: Notify,
 }
@@ -135,7 +135,8 @@ pub(super) struct Recent {
     events: VecDeque<Event>,
     bytes: usize,
     bytes_max: usize,
-    /// Without a file this is the only place that knows the past: then it keeps all that is not compacted.
+    /// Whether there is no file, so that this is the only copy of history: then all events since the last
+    /// compaction are kept.
     only_copy: bool,
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::Shared;
-use super::file::{Logged, damaged};
+use super::file::{LogEntry, damaged};
 use super::state::Slot;
 use crate::{Batch, Cause, Error, Event, Previous, ProgressRequest, Revision, Source};
 
@@ -109,15 +109,15 @@ impl Source for Watcher {
 }
 
 impl Shared {
-    /// The events that a watcher wants, from `first` on, and up to which revision these are all.
+    /// Returns the watcher's events from `first` on, and the revision up to which they are complete.
     fn read_history(&self, slot: &Slot, first: Revision) -> Result<(Vec<Event>, Revision), Error> {
         let current = self.state().revision;
         let mut covered = first.saturating_sub(1);
         let mut scanned = 0_usize;
-        let mut logged: Vec<Logged> = Vec::new();
+        let mut logged: Vec<LogEntry> = Vec::new();
         let file = self.file()?;
         file.scan(first, |entry| {
-            // What is in the file beyond `current` is about to be published; it comes from there.
+            // Records in the file beyond `current` are about to be published, and will be delivered then.
             if entry.revision > current || scanned == SCAN_REVISIONS || logged.len() == BATCH_EVENTS {
                 return false;
             }
@@ -134,7 +134,7 @@ impl Shared {
         }
         let mut values = Some(file.values()?);
         let mut events = Vec::with_capacity(logged.len());
-        for Logged { revision, key, deleted, .. } in logged {
+        for LogEntry { revision, key, deleted, .. } in logged {
             let previous = {
                 let state = self.state();
                 state.index.before(&key, revision).map(|version| state.locate(&key, version))

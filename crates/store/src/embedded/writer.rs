@@ -1,7 +1,8 @@
 //! The one thread that writes.
 //!
-//! Guards are checked against what is visible plus what stands before in the same batch. Nothing becomes visible, and nobody
-//! gets an answer, before the commit that covers it is on disk. The same thread deletes what has expired and forgets history.
+//! Guards are checked against the visible state plus the earlier writes of the same batch. No change becomes
+//! visible, and no write is acknowledged, before its commit is on disk. The same thread deletes expired keys
+//! and compacts history.
 
 mod recovery;
 mod shrinking;
@@ -16,37 +17,38 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::ballast::Ballast;
 use super::file::{LogFile, Medium, Position, Record, Values, damaged};
 use super::{Options, Shared};
 use crate::{Cause, Change, Error, Event, Guard, Previous, Revision, Write};
 
 /// One commit covers at most this many writes,
 const BATCH_WRITES: usize = 512;
-/// or about this many bytes.
+/// Approximate number of bytes after which a batch is full.
 const BATCH_BYTES: usize = 4 << 20;
-/// How many old versions are dropped along with a batch of writes,
+/// Number of old versions that are removed along with a batch of writes.
 const FORGET_ALONG: usize = 128;
-/// and this many at once when there is nothing else to do.
+/// Number of old versions that are removed at once when the writer is idle.
 const FORGET_IDLE: usize = 2048;
 
-/// What the writer is asked to do.
+/// A command to the writer.
 pub(super) enum Command {
     Write(Job),
     Compact(Revision, oneshot::Sender<Result<(), Error>>),
     Close(oneshot::Sender<Result<(), Error>>),
 }
 
-/// How a write ended.
+/// Result of a write.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Reply {
     Done(Revision),
     Conflict,
 }
 
-/// A write and who waits for it.
+/// A write and the channel for its result.
 pub(super) struct Job {
     write: Write,
-    /// Nobody waits for the deletion of what has expired.
+    /// `None` for the deletion of expired keys, which no caller awaits.
     reply: Option<oneshot::Sender<Result<Reply, Error>>>,
     /// Held until the answer is given.
     _permit: Option<OwnedSemaphorePermit>,
@@ -63,7 +65,7 @@ impl Job {
 
     fn answer(self, result: Result<Reply, Error>) {
         if let Some(reply) = self.reply {
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             let _ = reply.send(result);
         }
     }
@@ -77,31 +79,32 @@ impl Job {
 }
 
 /// Time of expiry, revision of the write, key.
-type Expiring = (u64, Revision, Arc<str>);
+type Expiry = (u64, Revision, Arc<str>);
 
 pub(super) struct Writer {
     shared: Arc<Shared>,
     medium: Option<Medium>,
     commands: Receiver<Command>,
-    expiring: BinaryHeap<Reverse<Expiring>>,
-    /// When the store was at which revision.
+    expiring: BinaryHeap<Reverse<Expiry>>,
+    /// Times at which revisions were reached.
     ages: VecDeque<(Instant, Revision)>,
     next_look: Instant,
-    /// Why the file cannot be used, until it could be opened again.
+    /// Error of the file, until it is reopened.
     failure: Option<Error>,
     /// Not before this is that tried again.
     next_recovery: Instant,
     /// Until when a disk that was full is taken to be so still.
     full_until: Option<Instant>,
     /// The smaller file that is being made.
-    copying: Option<shrinking::Copying>,
-    /// When to look whether the file is too long.
+    copying: Option<shrinking::CopyTask>,
+    /// Time of the next check for shrinking.
     next_shrink: Instant,
     options: Options,
+    ballast: Option<Ballast>,
 }
 
 /// A write that will happen with the batch.
-struct Staged {
+struct StagedWrite {
     job: Job,
     event: Event,
     expires_at_ms: u64,
@@ -112,11 +115,12 @@ impl Writer {
         shared: Arc<Shared>,
         medium: Option<Medium>,
         commands: Receiver<Command>,
-        expiring: Vec<Expiring>,
+        expiring: Vec<Expiry>,
         options: Options,
     ) -> Result<(), Error> {
         let failure = shared.failure();
         let writer = Self {
+            ballast: medium.as_ref().and_then(Ballast::of),
             shared,
             medium,
             commands,
@@ -173,7 +177,7 @@ impl Writer {
         }
     }
 
-    /// How long there is nothing to do unless somebody asks.
+    /// Time until the next task without commands.
     fn idle_time(&self) -> Duration {
         if self.failure.is_some() {
             return recovery::RETRY_INTERVAL;
@@ -207,6 +211,7 @@ impl Writer {
     }
 
     fn write_batch(&mut self, jobs: Vec<Job>) {
+        self.settle_ballast();
         if let Err(error) = self.recover() {
             for job in jobs {
                 job.answer(Err(error.clone()));
@@ -236,7 +241,7 @@ impl Writer {
             if let Some(copying) = &mut self.copying {
                 copying.forgotten.extend(garbage);
             }
-            state.publish(staged.into_iter().map(|Staged { job, event, expires_at_ms }| {
+            state.publish(staged.into_iter().map(|StagedWrite { job, event, expires_at_ms }| {
                 if expires_at_ms != 0 {
                     self.expiring.push(Reverse((expires_at_ms, event.revision, event.key.clone())));
                 }
@@ -252,16 +257,16 @@ impl Writer {
         }
     }
 
-    /// Answers a batch whose commit failed, after finding out whether it happened all the same.
-    fn fail_batch(&mut self, error: Error, staged: Vec<Staged>, conflicts: Vec<Job>) {
+    /// Answers a batch whose commit failed, after determining whether it was durable.
+    fn fail_batch(&mut self, error: Error, staged: Vec<StagedWrite>, conflicts: Vec<Job>) {
         self.fail(error.clone());
         let recovered = self.recover();
         let reached = self.shared.state().revision;
-        for Staged { job, event, .. } in staged {
+        for StagedWrite { job, event, .. } in staged {
             job.answer(match &recovered {
                 Ok(()) if event.revision <= reached => Ok(Reply::Done(event.revision)),
                 Ok(()) => Err(error.clone()),
-                // Nobody knows.
+                // The result is unknown.
                 Err(_) => Err(Error::Unavailable(Cause::new(error.clone()))),
             });
         }
@@ -278,13 +283,13 @@ impl Writer {
         self.set_failure(Some(error));
     }
 
-    fn commit(&self, staged: &[Staged], garbage: &[Revision], position: Position) -> Result<(), Error> {
+    fn commit(&self, staged: &[StagedWrite], garbage: &[Revision], position: Position) -> Result<(), Error> {
         if self.shared.in_memory {
             return Ok(());
         }
         let records: Vec<Record<'_>> = staged
             .iter()
-            .map(|Staged { event, expires_at_ms, .. }| Record {
+            .map(|StagedWrite { event, expires_at_ms, .. }| Record {
                 revision: event.revision,
                 key: &event.key,
                 value: event.value.as_ref(),
@@ -301,13 +306,22 @@ impl Writer {
         self.failure = failure;
     }
 
-    /// Why nothing but deletes is done, if so.
+    /// Releases or reserves the space for deletes.
+    fn settle_ballast(&mut self) {
+        if let (Some(ballast), Some(medium)) = (&mut self.ballast, &self.medium)
+            && let Some(free) = medium.free_bytes()
+        {
+            ballast.settle(free, self.options.free_bytes_min);
+        }
+    }
+
+    /// Error for all commands but deletes, if the disk is full.
     fn full(&self) -> Option<Error> {
         let full = self.medium.as_ref().and_then(|medium| medium.full(&self.options));
         full.or_else(|| self.full_until.is_some_and(|until| Instant::now() < until).then(Error::full))
     }
 
-    /// Forgets what the retention does not cover.
+    /// Removes history beyond the retention limits.
     fn keep_retention(&mut self) {
         let retention = self.options.retention.clone();
         let mut target = {
@@ -352,7 +366,7 @@ impl Writer {
         }
     }
 
-    /// Makes `revision` the oldest one. What is no longer needed is dropped along with later commits.
+    /// Makes `revision` the oldest one. Unneeded versions are removed along with later commits.
     fn compact(&mut self, revision: Revision) -> Result<(), Error> {
         self.recover()?;
         let position = {
@@ -380,9 +394,9 @@ impl Writer {
 struct Batch<'a> {
     shared: &'a Shared,
     revision: Revision,
-    staged: Vec<Staged>,
+    staged: Vec<StagedWrite>,
     conflicts: Vec<Job>,
-    /// Where in `staged` a key was last written.
+    /// Index in `staged` of the last write of a key.
     written: HashMap<Arc<str>, usize>,
     values: Option<Values>,
 }
@@ -417,12 +431,12 @@ impl<'a> Batch<'a> {
         };
         self.revision = revision;
         self.written.insert(key.clone(), self.staged.len());
-        self.staged.push(Staged { job, event: Event { key, revision, value, previous }, expires_at_ms });
+        self.staged.push(StagedWrite { job, event: Event { key, revision, value, previous }, expires_at_ms });
     }
 
-    /// What a key holds after the writes staged so far.
+    /// Value of a key after the writes staged so far.
     fn current(&mut self, key: &str) -> Result<(Arc<str>, Option<Previous>), Error> {
-        if let Some(Staged { event, .. }) = self.written.get(key).and_then(|at| self.staged.get(*at)) {
+        if let Some(StagedWrite { event, .. }) = self.written.get(key).and_then(|at| self.staged.get(*at)) {
             let value = event.value.clone();
             return Ok((event.key.clone(), value.map(|value| Previous { value, revision: event.revision })));
         }
@@ -448,7 +462,7 @@ fn now_ms() -> u64 {
     since.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-/// When something that lives so long from now on goes away; never 0, which stands for "does not".
+/// Returns the expiry time for a time to live; never 0, which stands for none.
 fn expiry(ttl: Duration) -> u64 {
     now_ms().saturating_add(ttl.as_millis().try_into().unwrap_or(u64::MAX)).max(1)
 }

@@ -1,6 +1,6 @@
-//! Calls to one of several etcd members: which one, how long, how often, and what its errors mean.
+//! Calls to one of several etcd members: selection, time limits, retries, and errors.
 //!
-//! A call goes to the member that answered last. When that fails the next one gets its turn. Reads are repeated; a write
+//! A call uses the member that answered last. When that fails the next one is used. Reads are repeated; a write
 //! only if it certainly never left this process.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,14 +19,14 @@ const WATCH_WINDOW_BYTES: u32 = 256 << 10;
 const WATCHES_WINDOW_BYTES: u32 = 1 << 30;
 /// Idle connections are probed so often: etcd allows one probe per 5 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
-/// One member gets so long before a read is tried on the next.
+/// Time limit for one member before a read is tried on the next.
 const ATTEMPT: Duration = Duration::from_secs(3);
 const BACKOFF: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 struct Member {
     calls: Channel,
-    // On a connection of its own: watches that do not read hold up its flow control.
+    // A separate connection, because watches that do not read block its flow control.
     watches: Channel,
 }
 
@@ -86,12 +86,12 @@ impl Connection {
         Ok((turn, member))
     }
 
-    /// Lets the next member have its turn, unless somebody has seen to that already.
+    /// Switches to the next member, unless another call has already done so.
     pub(super) fn give_up_on(&self, turn: usize) {
         let _ = self.current.compare_exchange(turn, turn.wrapping_add(1), Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Where to watch, and where to ask about it.
+    /// Returns the channels for watches, and for calls about them.
     pub(super) fn for_watching(&self) -> Result<(usize, Channel, Channel), Error> {
         let (turn, member) = self.member()?;
         Ok((turn, member.watches.clone(), member.calls.clone()))
@@ -146,7 +146,7 @@ impl Connection {
     }
 }
 
-/// May the same call succeed later, or elsewhere?
+/// Whether the same call may succeed later, or on another member.
 pub(super) fn passes(status: &Status) -> bool {
     matches!(
         status.code(),
@@ -165,7 +165,7 @@ fn was_never_sent(status: &Status) -> bool {
     false
 }
 
-/// What etcd means. Its error texts are part of its interface: codes alone do not tell these cases apart.
+/// Maps an error of etcd. Its texts are part of its interface: codes alone do not distinguish these cases.
 pub(super) fn error(status: Status, requested: Revision) -> Error {
     let text = status.message();
     if text.contains("required revision has been compacted") {

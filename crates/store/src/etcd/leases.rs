@@ -1,10 +1,11 @@
 //! Leases for keys that expire.
 //!
-//! A lease of their own for each would be many: keys with the same time to live that are written within a short while share
-//! one. It is granted for that while longer, so none goes early, and each a little late.
+//! Separate leases for each key would be too many: keys with the same time to live that are written within a
+//! short interval share one. It is granted for longer by that interval, so that no key expires early, and each
+//! slightly late.
 
+use locks::Mutex;
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tonic::Status;
@@ -14,7 +15,7 @@ use super::proto::{LeaseGrantRequest, LeaseGrantResponse, call, methods};
 
 /// A lease is shared by at most this many keys: they all go in one step of etcd's.
 const KEYS_MAX: u32 = 1000;
-/// and only for so long.
+/// Maximum interval for sharing.
 const SHARED_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +43,7 @@ impl Leases {
         // Whole seconds, rounded up.
         let seconds = ttl.saturating_add(shared).saturating_add(Duration::from_millis(999)).as_secs().max(1);
         let request = LeaseGrantRequest { ttl: seconds.try_into().unwrap_or(i64::MAX) };
-        // Granting twice does no harm: a lease that nobody uses ends by itself.
+        // Granting twice is harmless: an unused lease expires.
         let granted = connection.read(|channel| call(channel, methods::LEASE_GRANT, request));
         let LeaseGrantResponse { id } = granted.await?;
         let until = now.checked_add(shared).unwrap_or(now);
@@ -54,6 +55,6 @@ impl Leases {
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut HashMap<Duration, Lease>) -> T) -> T {
-        work(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        work(&mut self.0.lock())
     }
 }

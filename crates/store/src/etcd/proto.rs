@@ -1,7 +1,7 @@
-//! The part of etcd's API (v3) that the store speaks: its messages, and how its methods are called.
+//! The part of etcd's API (v3) that the store uses: messages and methods.
 //!
-//! Names of services and methods, and the numbers of fields, are etcd's; fields that nobody reads are left out. They are
-//! written by hand: a compiler of `.proto` files took longer to build than the store.
+//! Names of services and methods, and field numbers, are etcd's; unused fields are omitted. The messages are
+//! written by hand: a compiler for `.proto` files took longer to build than the store.
 
 use bytes::Bytes;
 use prost::{Enumeration, Message, Oneof};
@@ -121,7 +121,7 @@ pub(super) enum Operation {
     DeleteRange(DeleteRangeRequest),
 }
 
-/// What came of an operation; of all but a range only that it was done.
+/// Result of an operation; of all but a range only its completion.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ResponseOp {
     #[prost(message, optional, tag = "1")]
@@ -136,7 +136,7 @@ pub(super) struct Compare {
     pub(super) target: i32,
     #[prost(bytes = "bytes", tag = "3")]
     pub(super) key: Bytes,
-    /// One of several kinds of values in etcd's words, and sent even if it is zero.
+    /// One of several kinds of values in etcd's protocol, and sent even if it is zero.
     #[prost(int64, optional, tag = "6")]
     pub(super) mod_revision: Option<i64>,
 }

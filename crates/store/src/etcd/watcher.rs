@@ -1,6 +1,7 @@
 //! One watch on etcd: a stream that is opened again where it ended.
 //!
-//! Nothing is read ahead. A reader that stops lets the stream's window fill, and etcd keeps the rest in its own history.
+//! Nothing is read ahead. If a reader stops, the stream's window fills, and etcd keeps the rest in its own
+//! history.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,10 +21,10 @@ use super::proto::{
 use super::{Options, header_revision, own_key, revision, signed};
 use crate::{Batch, Cause, Error, Event, Previous, ProgressRequest, Revision, Source};
 
-/// etcd answers a request for progress only while the watch has caught up: ask again after this.
+/// Interval for repeating progress requests: etcd answers them only while the watch has caught up.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(1);
-/// How long opening a stream may take before the next member is tried.
+/// Time limit for opening a stream before the next member is tried.
 const OPENING: Duration = Duration::from_secs(3);
 
 pub(super) struct Watcher {
@@ -39,7 +40,7 @@ pub(super) struct Watcher {
     target: Arc<Target>,
 }
 
-/// The revision that somebody waits for.
+/// The revision that a caller waits for.
 struct Target {
     revision: AtomicU64,
     wake: Notify,
@@ -49,7 +50,7 @@ struct Open {
     turn: usize,
     responses: Streaming<WatchResponse>,
     requests: mpsc::Sender<WatchRequest>,
-    /// The member answers requests for progress, and only when it is true.
+    /// Whether the member answers progress requests reliably.
     can_be_asked: bool,
 }
 
@@ -74,7 +75,7 @@ impl Watcher {
         }
     }
 
-    /// Opens the stream after what has been delivered.
+    /// Opens the stream after the last delivered event.
     async fn open(&self) -> Result<Open, tonic::Status> {
         let internal = |error: Error| tonic::Status::internal(error.to_string());
         let (turn, watches, calls) = self.connection.for_watching().map_err(internal)?;
@@ -104,7 +105,7 @@ impl Watcher {
         opened
     }
 
-    /// What a response tells, if it is anything new.
+    /// Returns the news of a response, if there are any.
     fn take(&mut self, response: WatchResponse) -> Result<Option<Batch>, Error> {
         if response.canceled {
             if response.compact_revision != 0 {
@@ -126,7 +127,7 @@ impl Watcher {
                 events.push(event);
             }
         }
-        // With events the header may be ahead of what is still to come.
+        // With events the header may be ahead of events that are still to be sent.
         let reached = if progress { header_revision(reported) } else { events.last().map_or(0, |last| last.revision) };
         if reached <= self.delivered {
             return Ok(None);
@@ -197,7 +198,7 @@ impl Source for Watcher {
                         return Ok(batch);
                     }
                 }
-                // Ended, by the member or by the network: go on elsewhere.
+                // Ended by the member or by the network: continue on another member.
                 Ok(None) => {
                     self.connection.give_up_on(open.turn);
                     self.open = None;
@@ -230,7 +231,8 @@ fn ask_for_progress(requests: &mpsc::Sender<WatchRequest>) {
     let _ = requests.try_send(WatchRequest { action: Some(WatchAction::Progress(WatchProgressRequest {})) });
 }
 
-/// Older versions answer a request for progress before they have sent the events that it covers. Kubernetes draws the same line.
+/// Whether a version answers progress requests reliably. Older versions answer before they have sent the
+/// covered events. Kubernetes uses the same limits.
 fn reports_progress_reliably(version: &str) -> bool {
     let mut numbers = version.split(['.', '-', '+']).map(|number| number.parse::<u32>().unwrap_or(0));
     let version = [(); 3].map(|()| numbers.next().unwrap_or(0));

@@ -1,4 +1,4 @@
-//! A disk in memory that forgets what was not synced, fills up, and loses power on demand.
+//! A disk in memory that loses unsynced writes, fills up, and loses power on demand.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part of it")]
 
 use std::io;
@@ -12,17 +12,17 @@ pub struct Disk(Arc<Mutex<Image>>);
 
 #[derive(Debug, Default)]
 struct Image {
-    /// What is certainly on the platter.
+    /// Durable contents.
     synced: Vec<u8>,
-    /// What the running program sees.
+    /// Contents visible to the running program.
     current: Vec<u8>,
-    /// What has been written since the last sync.
+    /// Writes since the last sync.
     unsynced: Vec<Change>,
-    /// How many changes and syncs there were.
+    /// Number of changes and syncs.
     operations: u64,
     /// From this operation on nothing works any more.
     power_lost_at: Option<u64>,
-    /// There is room for this many bytes.
+    /// Capacity in bytes.
     capacity: Option<u64>,
     syncs_fail: bool,
 }
@@ -70,7 +70,7 @@ impl Image {
 }
 
 impl Disk {
-    /// What the store opens.
+    /// Backend for the store.
     pub fn backend(&self) -> impl Fn() -> io::Result<Box<dyn StorageBackend>> + Send + Sync + use<> {
         let disk = self.clone();
         move || Ok(Box::new(disk.clone()))
@@ -96,7 +96,7 @@ impl Disk {
         self.0.lock().unwrap().syncs_fail = true;
     }
 
-    /// The disk after power has come back: everything synced, and any part of what was not.
+    /// Returns the disk after a power failure: all synced data, and any part of the unsynced writes.
     pub fn after_power_loss(&self, mut seed: u64) -> Self {
         let image = self.0.lock().unwrap();
         let mut random = move |below: usize| {

@@ -1,4 +1,4 @@
-//! A real etcd, or three, on loopback ports and in a directory of their own, gone with the test.
+//! A real etcd, or three, on loopback ports and in a temporary directory, removed after the test.
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part of it")]
 
 use std::io::Write as _;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-/// Says that a test is skipped because etcd is not installed, or fails if it must be.
+/// Prints that a test is skipped because etcd is not installed, or fails if it is required.
 pub fn is_missing(test: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|directory| directory.join("etcd").is_file()) {
@@ -16,14 +16,19 @@ pub fn is_missing(test: &str) -> bool {
     }
     let required = std::env::var("CELPLANE_REQUIRE_TOOLS").is_ok_and(|value| value == "1");
     assert!(!required, "{test} needs `etcd` in the PATH");
-    // Past the harness, which hides what successful tests print.
+    // Bypasses the harness, which hides the output of successful tests.
     let notice = format!("SKIPPED {test}: there is no `etcd` in the PATH\n");
     std::io::stderr().write_all(notice.as_bytes()).unwrap();
     true
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    // Below the ports of outgoing connections: while its server is down, no connection takes the port, not even one to itself.
+    let seed = std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), std::process::id());
+    (0..12_000_u64)
+        .map(|n| 20_000 + u16::try_from(seed.wrapping_add(n) % 12_000).unwrap())
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a free port")
 }
 
 /// Files for TLS.

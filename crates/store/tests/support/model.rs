@@ -8,11 +8,11 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use store::{Change, Entry, Error, Event, Guard, ListOptions, Outcome, Previous, Revision, Store, Write};
 
-/// A store that remembers every state it was ever in.
+/// A store that keeps every past state.
 pub struct Model {
     /// The revision at which it was empty.
     base: Revision,
-    /// What each key held at each revision from there on.
+    /// Values of all keys at each revision from there on.
     states: Vec<BTreeMap<String, (Bytes, Revision)>>,
     events: Vec<Event>,
     pub compacted: Revision,
@@ -158,7 +158,7 @@ async fn take(step: &Step, n: usize, model: &mut Model, store: &dyn Store) {
             assert_eq!(store.get(key, model.revision()).await.unwrap().entry, model.entry(key));
         }
         Step::Burst { keys } => {
-            // All at once, each based on what was there before: of several writes to one key, one wins.
+            // All at once, each based on the earlier state: one of several writes to a key wins.
             let writes: Vec<Write> = keys
                 .iter()
                 .map(|key| match model.entry(KEYS[*key]) {
@@ -186,7 +186,7 @@ async fn take(step: &Step, n: usize, model: &mut Model, store: &dyn Store) {
             let mut listed: Vec<Entry> = Vec::new();
             loop {
                 let after_key = listed.last().map(|entry| entry.key.to_string());
-                let options = ListOptions { revision: Some(revision), limit: Some(*limit), after_key };
+                let options = ListOptions { revision: Some(revision), limit: Some(*limit), after_key, bytes_max: None };
                 match store.list(prefix, options).await {
                     Ok(page) => {
                         assert_eq!(page.revision, revision);

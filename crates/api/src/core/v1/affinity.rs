@@ -33,11 +33,11 @@ view! {
         pub match_cel_expressions: Vec<Text>,
     }
 
-    /// What one label or field must be.
+    /// A condition on one label or field.
     pub struct NodeSelectorRequirement {
         pub key: Text,
         pub operator: Text,
-        // A missing list and an empty one are told apart in messages.
+        // Messages distinguish a missing list from an empty one.
         pub values: Option<Vec<Text>>,
     }
 
@@ -70,7 +70,7 @@ view! {
     }
 }
 
-/// How a node's label is compared.
+/// Comparison operator for node labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum NodeSelectorOperator {

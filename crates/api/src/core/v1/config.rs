@@ -1,4 +1,4 @@
-//! What configures others: config maps, secrets, service accounts, quotas.
+//! Configuration objects: config maps, secrets, service accounts, quotas.
 
 use super::{ObjectReference, ResourceList};
 use crate::json::Text;
@@ -23,7 +23,7 @@ object! {
         pub secrets: Vec<ObjectReference>,
     }
 
-    /// How much a namespace may use.
+    /// Limit on the resources of a namespace.
     pub struct ResourceQuota("", "v1") {
         pub spec: ResourceQuotaSpec,
         pub status: ResourceQuotaStatus,
@@ -34,14 +34,14 @@ object! {
 }
 
 view! {
-    /// The limits, and what they are about.
+    /// The limits of a quota, and its scopes.
     pub struct ResourceQuotaSpec {
         pub hard: ResourceList,
         pub scope_selector: Option<ScopeSelector>,
         pub scopes: Vec<Text>,
     }
 
-    /// What a quota is about: all of these.
+    /// Scopes of a quota, all of which must match.
     pub struct ScopeSelector {
         pub match_expressions: Vec<ScopedResourceSelectorRequirement>,
     }

@@ -5,7 +5,7 @@ use crate::json::{Text, Value};
 use crate::view::{sharing_view, view};
 
 sharing_view! {
-    /// How a container is doing.
+    /// Observed state of a container.
     pub struct ContainerStatus shares ContainerStatusPart {
         shared name: Text,
         pub state: Option<Value>,
@@ -36,12 +36,12 @@ view! {
         pub image_pull_policy: Text,
     }
 
-    /// When a container is restarted against its policy.
+    /// Condition under which a container is restarted contrary to its policy.
     pub struct ContainerRestartRule {
         pub action: Text,
     }
 
-    /// A volume in a container, as far as it asks something of a node.
+    /// A volume mount, limited to the fields that place requirements on a node.
     pub struct VolumeMount {
         pub bind_mount_options: Vec<Text>,
     }

@@ -6,7 +6,7 @@ use crate::time::{MicroTime, Timestamp};
 use crate::view::{object, view};
 
 object! {
-    /// Something that happened to an object.
+    /// An occurrence that concerns an object.
     pub struct Event("", "v1") {
         pub involved_object: ObjectReference,
         pub reason: Text,
@@ -27,13 +27,13 @@ object! {
 }
 
 view! {
-    /// Who reports.
+    /// Reporter of an event.
     pub struct EventSource {
         pub component: Text,
         pub host: Text,
     }
 
-    /// How often it happened.
+    /// Repetitions of an event.
     pub struct EventSeries {
         pub count: i32,
         pub last_observed_time: Option<MicroTime>,

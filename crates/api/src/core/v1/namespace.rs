@@ -13,7 +13,7 @@ object! {
 }
 
 view! {
-    /// What must be done before a namespace is gone.
+    /// Finalizers that delay the deletion of a namespace.
     pub struct NamespaceSpec {
         pub finalizers: Vec<Text>,
     }

@@ -4,6 +4,7 @@ use super::ResourceList;
 use crate::json::{Text, Value};
 use crate::time::Timestamp;
 use crate::view::{object, sharing_view, view};
+use crate::well_known::{EFFECT_NO_EXECUTE, EFFECT_NO_SCHEDULE, EFFECT_PREFER_NO_SCHEDULE};
 
 object! {
     /// A machine that runs pods.
@@ -14,7 +15,7 @@ object! {
 }
 
 sharing_view! {
-    /// How a node is doing.
+    /// Observed state of a node.
     pub struct NodeStatus shares NodeStatusPart {
         shared capacity: ResourceList,
         shared allocatable: ResourceList,
@@ -44,7 +45,7 @@ sharing_view! {
 }
 
 sharing_view! {
-    /// What runs on a node.
+    /// Software versions of a node.
     pub struct NodeSystemInfo shares NodeSystemInfoPart {
         #[serde(rename = "machineID")]
         pub machine_id: Text,
@@ -63,7 +64,7 @@ sharing_view! {
 }
 
 view! {
-    /// What is wanted of a node.
+    /// Desired state of a node.
     pub struct NodeSpec {
         #[serde(rename = "podCIDR")]
         pub pod_cidr: Text,
@@ -83,14 +84,14 @@ view! {
         pub time_added: Option<Timestamp>,
     }
 
-    /// Where a node can be reached.
+    /// Address of a node.
     pub struct NodeAddress {
         #[serde(rename = "type")]
         pub address_type: Text,
         pub address: Text,
     }
 
-    /// What a node's runtime can do.
+    /// Optional features of a node's runtime.
     pub struct NodeFeatures {
         pub supplemental_groups_policy: Option<bool>,
     }
@@ -102,14 +103,14 @@ view! {
     }
 }
 
-/// What a taint does to pods that do not tolerate it.
+/// Effect of a taint on pods that do not tolerate it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TaintEffect {
-    /// They are not scheduled here.
+    /// Pods are not scheduled here.
     NoSchedule,
-    /// They are rather scheduled elsewhere.
+    /// Pods are scheduled elsewhere if possible.
     PreferNoSchedule,
-    /// They are evicted.
+    /// Pods are evicted.
     NoExecute,
 }
 
@@ -118,9 +119,9 @@ impl TaintEffect {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Some(match name {
-            "NoSchedule" => Self::NoSchedule,
-            "PreferNoSchedule" => Self::PreferNoSchedule,
-            "NoExecute" => Self::NoExecute,
+            EFFECT_NO_SCHEDULE => Self::NoSchedule,
+            EFFECT_PREFER_NO_SCHEDULE => Self::PreferNoSchedule,
+            EFFECT_NO_EXECUTE => Self::NoExecute,
             _ => return None,
         })
     }
@@ -129,9 +130,9 @@ impl TaintEffect {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::NoSchedule => "NoSchedule",
-            Self::PreferNoSchedule => "PreferNoSchedule",
-            Self::NoExecute => "NoExecute",
+            Self::NoSchedule => EFFECT_NO_SCHEDULE,
+            Self::PreferNoSchedule => EFFECT_PREFER_NO_SCHEDULE,
+            Self::NoExecute => EFFECT_NO_EXECUTE,
         }
     }
 }

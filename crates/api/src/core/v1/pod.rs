@@ -16,14 +16,14 @@ object! {
         pub status: PodStatus,
     }
 
-    /// Puts a pod on a node.
+    /// Assigns a pod to a node.
     pub struct Binding("", "v1") {
         pub target: ObjectReference,
     }
 }
 
 sharing_view! {
-    /// What is wanted of a pod.
+    /// Desired state of a pod.
     pub struct PodSpec shares PodSpecPart {
         pub volumes: Vec<Volume>,
         shared init_containers: Vec<Container>,
@@ -58,7 +58,7 @@ sharing_view! {
 }
 
 sharing_view! {
-    /// How a pod is doing.
+    /// Observed state of a pod.
     pub struct PodStatus shares PodStatusPart {
         shared observed_generation: i64,
         shared phase: Text,
@@ -77,8 +77,10 @@ sharing_view! {
         pub start_time: Option<Timestamp>,
         shared init_container_statuses: Vec<ContainerStatus>,
         pub container_statuses: Vec<ContainerStatus>,
+        shared ephemeral_container_statuses: Vec<ContainerStatus>,
         shared qos_class: Text,
         shared resource_claim_statuses: Vec<PodResourceClaimStatus>,
+        shared extended_resource_claim_status: Option<PodExtendedResourceClaimStatus>,
         shared allocated_resources: Option<ResourceList>,
         shared resources: Option<ResourceRequirements>,
     }
@@ -110,7 +112,7 @@ view! {
         pub condition_type: Text,
     }
 
-    /// How the containers' processes are set up, as far as a node must support it.
+    /// Security settings of a pod that a node must support.
     pub struct PodSecurityContext {
         pub supplemental_groups_policy: Option<Text>,
     }
@@ -120,7 +122,7 @@ view! {
         pub name: Text,
     }
 
-    /// Keeps a pod from being scheduled while it is there.
+    /// Keeps a pod from being scheduled while it exists.
     pub struct PodSchedulingGate {
         pub name: Text,
     }
@@ -132,7 +134,7 @@ view! {
         pub resource_claim_template_name: Option<Text>,
     }
 
-    /// How evenly pods spread over a topology.
+    /// Constraint on the distribution of pods over a topology.
     pub struct TopologySpreadConstraint {
         pub max_skew: i32,
         pub topology_key: Text,
@@ -154,6 +156,19 @@ view! {
         pub ip: Text,
     }
 
+    /// The claim that the scheduler created for the extended resources of a pod.
+    pub struct PodExtendedResourceClaimStatus {
+        pub request_mappings: Vec<ContainerExtendedResourceRequest>,
+        pub resource_claim_name: Text,
+    }
+
+    /// The device request that serves an extended resource of a container.
+    pub struct ContainerExtendedResourceRequest {
+        pub container_name: Text,
+        pub resource_name: Text,
+        pub request_name: Text,
+    }
+
     /// The claim that was made for one of the pod's.
     pub struct PodResourceClaimStatus {
         pub name: Text,
@@ -162,7 +177,7 @@ view! {
 }
 
 impl Pod {
-    /// Whether the pod has ended for good.
+    /// Whether the pod has ended.
     #[must_use]
     pub fn is_terminal(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")

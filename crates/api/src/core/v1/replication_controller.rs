@@ -14,7 +14,7 @@ object! {
 }
 
 view! {
-    /// What is wanted of a replication controller.
+    /// Desired state of a ReplicationController.
     pub struct ReplicationControllerSpec {
         pub replicas: Option<i32>,
         pub min_ready_seconds: i32,
@@ -22,7 +22,7 @@ view! {
         pub template: Option<PodTemplateSpec>,
     }
 
-    /// How a replication controller is doing.
+    /// Observed state of a ReplicationController.
     pub struct ReplicationControllerStatus {
         pub replicas: i32,
         pub fully_labeled_replicas: i32,

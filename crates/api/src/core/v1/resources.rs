@@ -9,7 +9,7 @@ use crate::view::view;
 pub type ResourceList = SortedMap<Text, Quantity>;
 
 view! {
-    /// What a container or pod needs.
+    /// Resource requests and limits of a container or pod.
     pub struct ResourceRequirements {
         pub limits: ResourceList,
         pub requests: ResourceList,

@@ -13,7 +13,7 @@ object! {
 }
 
 view! {
-    /// Which pods, and how they are reached.
+    /// Pods of a service, and its addresses and ports.
     pub struct ServiceSpec {
         pub ports: Vec<ServicePort>,
         pub selector: StringMap,

@@ -18,12 +18,12 @@ view! {
     }
 }
 
-/// How a toleration's value is compared with a taint's.
+/// Comparison of a toleration's value with a taint's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TolerationOperator {
     /// Any value.
     Exists,
-    /// The same value.
+    /// The values are equal.
     Equal,
     /// A taint whose number is less (KEP-5471).
     Lt,

@@ -64,7 +64,7 @@ view! {
         pub spec: PersistentVolumeClaimSpec,
     }
 
-    /// What a volume is.
+    /// Definition of a volume.
     pub struct PersistentVolumeSpec {
         pub capacity: ResourceList,
         pub gce_persistent_disk: Option<Value>,
@@ -83,19 +83,19 @@ view! {
         pub volume_attributes_class_name: Option<Text>,
     }
 
-    /// From which nodes a volume can be reached.
+    /// Nodes from which a volume is accessible.
     pub struct VolumeNodeAffinity {
         pub required: Option<NodeSelector>,
     }
 
-    /// How a volume is doing.
+    /// Observed state of a volume.
     pub struct PersistentVolumeStatus {
         pub phase: Text,
         pub message: Text,
         pub reason: Text,
     }
 
-    /// What storage is asked for.
+    /// Requested storage.
     pub struct PersistentVolumeClaimSpec {
         pub access_modes: Vec<Text>,
         pub selector: Option<LabelSelector>,
@@ -108,13 +108,13 @@ view! {
         pub volume_attributes_class_name: Option<Text>,
     }
 
-    /// How much storage.
+    /// Requested amount of storage.
     pub struct VolumeResourceRequirements {
         pub limits: ResourceList,
         pub requests: ResourceList,
     }
 
-    /// How a claim is doing.
+    /// Observed state of a claim.
     pub struct PersistentVolumeClaimStatus {
         pub phase: Text,
         pub access_modes: Vec<Text>,
@@ -124,7 +124,7 @@ view! {
         pub modify_volume_status: Option<ModifyVolumeStatus>,
     }
 
-    /// What a volume is being tuned to.
+    /// Target of a change of volume attributes.
     pub struct ModifyVolumeStatus {
         pub target_volume_attributes_class_name: Text,
         pub status: Text,
@@ -146,7 +146,7 @@ view! {
         pub match_label_expressions: Vec<TopologySelectorLabelRequirement>,
     }
 
-    /// What one label must be.
+    /// A condition on one label.
     pub struct TopologySelectorLabelRequirement {
         pub key: Text,
         pub values: Vec<Text>,

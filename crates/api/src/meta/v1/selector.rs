@@ -12,7 +12,7 @@ view! {
         pub match_expressions: Vec<LabelSelectorRequirement>,
     }
 
-    /// What one label must be.
+    /// A condition on one label.
     pub struct LabelSelectorRequirement {
         pub key: Text,
         pub operator: Text,

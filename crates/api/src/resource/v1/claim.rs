@@ -1,4 +1,4 @@
-//! Claims to devices: what is asked for, and what was given.
+//! Device claims: requests and allocations.
 
 use std::collections::BTreeMap;
 
@@ -30,19 +30,19 @@ view! {
         pub spec: ResourceClaimSpec,
     }
 
-    /// What is asked for.
+    /// Requested devices.
     pub struct ResourceClaimSpec {
         pub devices: DeviceClaim,
     }
 
-    /// Devices, and what they must have in common.
+    /// Requested devices, and their constraints.
     pub struct DeviceClaim {
         pub requests: Vec<DeviceRequest>,
         pub constraints: Vec<DeviceConstraint>,
         pub config: Vec<DeviceClaimConfiguration>,
     }
 
-    /// Some devices: exactly these, or the first of several that can be had.
+    /// A request for devices: exactly these, or the first available of several alternatives.
     pub struct DeviceRequest {
         pub name: Text,
         pub exactly: Option<ExactDeviceRequest>,
@@ -73,13 +73,14 @@ view! {
         pub derived_attributes: Vec<DeviceDerivedAttribute>,
     }
 
-    /// An attribute that constraints see and no driver publishes: what an expression over `device` says.
+    /// An attribute for constraints that is not published by the driver, but computed by an expression over
+    /// `device`.
     pub struct DeviceDerivedAttribute {
         pub name: Text,
         pub expression: Text,
     }
 
-    /// How much of a device that is shared.
+    /// Requested share of a shared device.
     pub struct CapacityRequirements {
         pub requests: BTreeMap<Text, Quantity>,
     }
@@ -93,7 +94,7 @@ view! {
         pub toleration_seconds: Option<i64>,
     }
 
-    /// What the devices of some requests must have in common; exactly one of the three is set.
+    /// A constraint on the devices of some requests; exactly one of the three fields is set.
     pub struct DeviceConstraint {
         pub requests: Vec<Text>,
         pub match_attribute: Option<Text>,
@@ -118,14 +119,14 @@ view! {
         pub parameters: Value,
     }
 
-    /// What was given, to whom, and how it is doing.
+    /// Allocation, consumers and device status of a claim.
     pub struct ResourceClaimStatus {
         pub allocation: Option<AllocationResult>,
         pub reserved_for: Vec<ResourceClaimConsumerReference>,
         pub devices: Vec<AllocatedDeviceStatus>,
     }
 
-    /// What was given, and where it can be used.
+    /// Allocated devices, and the nodes on which they can be used.
     pub struct AllocationResult {
         pub devices: DeviceAllocationResult,
         pub node_selector: Option<NodeSelector>,
@@ -161,7 +162,7 @@ view! {
         pub opaque: Option<OpaqueDeviceConfiguration>,
     }
 
-    /// Who uses a claim.
+    /// Consumer of a claim.
     pub struct ResourceClaimConsumerReference {
         pub api_group: Text,
         pub resource: Text,
@@ -169,7 +170,7 @@ view! {
         pub uid: Text,
     }
 
-    /// What a driver says about a device.
+    /// Device status as reported by a driver.
     pub struct AllocatedDeviceStatus {
         pub driver: Text,
         pub pool: Text,
@@ -179,5 +180,18 @@ view! {
         pub conditions: Vec<Condition>,
         pub data: Option<Value>,
         pub network_data: Option<Value>,
+    }
+}
+
+/// Annotation of a claim that the scheduler created for the extended resources of a pod.
+pub const EXTENDED_RESOURCE_CLAIM: &str = "resource.kubernetes.io/extended-resource-claim";
+
+impl ResourceClaim {
+    /// Returns the UID of the pod for whose extended resources the claim was created; `None` for other claims.
+    #[must_use]
+    pub fn extended_resources_of(&self) -> Option<&Text> {
+        let is_extended = self.metadata.annotations.get(EXTENDED_RESOURCE_CLAIM).is_some_and(|it| it == "true");
+        let owner = self.metadata.controller().filter(|owner| is_extended && owner.kind == "Pod")?;
+        Some(&owner.uid)
     }
 }

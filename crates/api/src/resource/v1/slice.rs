@@ -9,14 +9,14 @@ use crate::time::Timestamp;
 use crate::view::{object, view};
 
 object! {
-    /// Some devices of a pool.
+    /// A part of the devices of a pool.
     pub struct ResourceSlice("resource.k8s.io", "v1") {
         pub spec: ResourceSliceSpec,
     }
 }
 
 view! {
-    /// Which devices, and from where they can be used.
+    /// Devices, and the nodes from which they can be used.
     pub struct ResourceSliceSpec {
         pub driver: Text,
         pub pool: ResourcePool,
@@ -30,7 +30,7 @@ view! {
         pub skip_node_operations: Vec<Text>,
     }
 
-    /// The pool, and how many slices make it complete.
+    /// The pool, and its number of slices.
     pub struct ResourcePool {
         pub name: Text,
         pub generation: i64,
@@ -72,7 +72,7 @@ view! {
         pub request_policy: Option<CapacityRequestPolicy>,
     }
 
-    /// Which parts of an amount may be asked for.
+    /// Permitted shares of a capacity.
     pub struct CapacityRequestPolicy {
         pub default: Option<Quantity>,
         pub valid_values: Vec<Quantity>,
@@ -86,7 +86,7 @@ view! {
         pub step: Option<Quantity>,
     }
 
-    /// What devices of a pool share.
+    /// Counters that devices of a pool share.
     pub struct CounterSet {
         pub name: Text,
         pub counters: BTreeMap<Text, Counter>,
@@ -97,7 +97,7 @@ view! {
         pub value: Quantity,
     }
 
-    /// What a device takes of it.
+    /// Consumption of shared counters by a device.
     pub struct DeviceCounterConsumption {
         pub counter_set: Text,
         pub counters: BTreeMap<Text, Counter>,

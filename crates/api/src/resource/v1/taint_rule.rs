@@ -1,4 +1,4 @@
-//! Taints that administrators put on devices of others.
+//! Taints that administrators set on devices of drivers.
 
 use super::slice::DeviceTaint;
 use crate::json::Text;
@@ -14,18 +14,18 @@ object! {
 }
 
 view! {
-    /// What became of a rule.
+    /// Observed state of a rule.
     pub struct DeviceTaintRuleStatus {
         pub conditions: Vec<Condition>,
     }
 
-    /// Which devices, and what taint.
+    /// Selected devices, and their taint.
     pub struct DeviceTaintRuleSpec {
         pub device_selector: Option<DeviceTaintSelector>,
         pub taint: DeviceTaint,
     }
 
-    /// Which devices; what is not given selects all.
+    /// Device selector; unset fields match all devices.
     pub struct DeviceTaintSelector {
         pub driver: Option<Text>,
         pub pool: Option<Text>,

@@ -1,7 +1,7 @@
-//! From a message to the JSON document that stands for the same object.
+//! Conversion of a message to the JSON document of the same object.
 //!
-//! Only what is on the wire is put into the document; what Go adds or leaves out is left to the normal form. Fields that
-//! the type does not have are passed over, parts of a message that occur twice are merged, the last of two scalars wins.
+//! Only fields on the wire are added to the document; the normal form adds or removes others as Go does.
+//! Unknown fields are skipped, repeated parts of a message are merged, the last of two scalars wins.
 
 use super::ProtobufError;
 use super::wire::{Tag, Wire};
@@ -13,7 +13,7 @@ use crate::types::{Field, Kind, Type};
 
 type Result<T> = std::result::Result<T, ProtobufError>;
 
-/// Messages may stand in each other so deep. A level is at most two of a document.
+/// Maximum nesting depth of messages. A level is at most two of a document.
 const DEPTH_MAX: usize = 200;
 
 const SCHEMAS: &str = "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1";
@@ -31,7 +31,7 @@ pub fn read(it: &'static Type, message: &[u8]) -> Result<Value> {
     Ok(Value::Object(fields))
 }
 
-/// Reads into `out` the fields that stand in the message `prefix` of a type: `[]` for its own, else an embedded struct.
+/// Reads into `out` the fields of the message `prefix` of a type: `[]` for its own, else an embedded struct.
 fn read_message(
     it: &'static Type,
     prefix: &'static [u16],
@@ -192,7 +192,7 @@ pub(super) fn is_raw(go_type: &str) -> bool {
     [".RawExtension", ".FieldsV1", ".JSON"].iter().any(|end| go_type.ends_with(end))
 }
 
-/// Whether a list is a type of its own: then it is a message even where it is a field.
+/// Whether a list has a named type: then it is a message even as a field.
 pub(super) fn is_named_list(go_type: &str) -> bool {
     go_type == "v1.Verbs"
 }

@@ -1,15 +1,15 @@
-//! The wire format: tags, varints and lengths, with gogo/protobuf's texts for what is wrong.
+//! The wire format: tags, varints and lengths, with gogo/protobuf's texts for errors.
 
 use super::ProtobufError;
 
 type Result<T> = std::result::Result<T, ProtobufError>;
 
-/// What announces a field.
+/// Header of a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag {
     /// The field's number, above 0.
     pub(super) number: u32,
-    /// How its value is written: 0 varint, 1 and 5 fixed, 2 with a length, 3 and 4 around a group.
+    /// Wire type: 0 varint, 1 and 5 fixed, 2 with a length, 3 and 4 around a group.
     pub(super) kind: u8,
 }
 
@@ -96,7 +96,7 @@ impl<'a> Wire<'a> {
         self.delimited()
     }
 
-    /// The text of a field. What is not UTF-8 is replaced, as it is when Go writes it as JSON.
+    /// The text of a field. Invalid UTF-8 is replaced, as when Go writes it as JSON.
     pub(super) fn text(&mut self, tag: Tag, field: &str) -> Result<String> {
         Ok(String::from_utf8_lossy(self.message(tag, field)?).into_owned())
     }
@@ -114,7 +114,7 @@ impl<'a> Wire<'a> {
         Ok(bytes.try_into().map_or(0.0, f64::from_le_bytes))
     }
 
-    /// Passes over a field that nobody knows.
+    /// Skips an unknown field.
     pub(super) fn skip(&mut self, tag: Tag) -> Result<()> {
         let mut depth = 0_usize;
         let mut kind = tag.kind;

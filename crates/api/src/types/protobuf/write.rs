@@ -1,7 +1,7 @@
 //! From a document in normal form to the message that Go would write.
 //!
-//! Fields stand in the order of their numbers. What is not a pointer, list or map is written even when it is empty, as
-//! gogo/protobuf does with fields that cannot be absent.
+//! Fields are in the order of their numbers. Fields other than pointers, lists and maps are written even if
+//! they are empty, as in gogo/protobuf.
 
 mod text;
 
@@ -25,7 +25,7 @@ pub fn write_envelope(api_version: &str, kind: &str, raw: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What stands before and behind the message of an object that is this long.
+/// Returns the bytes before and after the message of an object of this length.
 #[must_use]
 pub fn envelope_around(api_version: &str, kind: &str, raw_length: usize) -> (Vec<u8>, Vec<u8>) {
     let mut head = MAGIC.to_vec();
@@ -50,7 +50,7 @@ pub fn write_event(event_type: &str, object: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The message of an object in normal form. What does not fit its type is left out.
+/// The message of an object in normal form. Parts that do not fit its type are omitted.
 #[must_use]
 pub fn write(it: &'static Type, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
@@ -58,23 +58,24 @@ pub fn write(it: &'static Type, value: &Value) -> Vec<u8> {
     out
 }
 
-/// Writes messages. It remembers in which order the fields of a type are written, so one for many objects is faster.
+/// Writes messages. Caches the order in which the fields of a type are written, so that reusing one writer is
+/// faster.
 #[derive(Debug, Default)]
 pub struct Writer {
     /// By the address of the type: types are constants.
     plans: HashMap<usize, Rc<[Part]>>,
-    /// Where the fields of the messages that are being written stand, if they are written from text.
+    /// Positions of the fields of the messages that are being written, if they are written from text.
     spans: Vec<(usize, usize)>,
 }
 
-/// What stands under a number: a field, or the message of an embedded struct.
+/// The element with a field number: a field, or the message of an embedded struct.
 #[derive(Debug, Clone)]
 enum Part {
     Field {
-        /// Its place in the type.
+        /// Index in the type.
         index: usize,
         field: &'static Field,
-        /// What is written if it is absent.
+        /// Bytes to write if the field is absent.
         zero: Box<[u8]>,
     },
     Embedded(u16, Rc<[Part]>),
@@ -113,7 +114,7 @@ fn plan(it: &'static Type, prefix: &[u16]) -> Rc<[Part]> {
 }
 
 impl Writer {
-    /// Appends the message of an object in normal form. What does not fit its type is left out.
+    /// Appends the message of an object in normal form. Parts that do not fit its type are omitted.
     pub fn message(&mut self, it: &'static Type, value: &Value, out: &mut Vec<u8>) {
         let parts = self.plan(it);
         let mut values: Vec<Option<&Value>> = vec![None; it.fields.len()];
@@ -256,14 +257,14 @@ impl Writer {
     }
 }
 
-/// A message within another, whose length stands before it.
+/// Writes a message inside another, preceded by its length.
 fn nest(out: &mut Vec<u8>, number: u16, write: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     write(out);
     frame(out, number, start, start);
 }
 
-/// Puts what a message needs to stand within another in the place of the bytes from `start` to `body`, where it begins.
+/// Replaces the bytes from `start` to `body` by the header of a nested message that begins at `body`.
 fn frame(out: &mut Vec<u8>, number: u16, start: usize, body: usize) {
     let mut header = Header::default();
     header.varint(tag(number));

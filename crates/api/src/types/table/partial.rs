@@ -1,6 +1,6 @@
 //! Metadata alone: the types of `PartialObjectMetadata` and of lists of it, which every kind can be shown as.
 //!
-//! No kind is kept in these forms, so they are not in the table; what matters of them is how they are written.
+//! No kind is stored in these forms, so they are not in the table; only their encoding matters.
 
 use super::super::{FIELD, Field, Kind, Type};
 use super::meta_v1::{LIST_META, OBJECT_META};
@@ -26,7 +26,7 @@ static LIST: Type = Type {
     ],
 };
 
-/// Kubernetes: in the old version the numbers are the other way round.
+/// Kubernetes: in the old version the numbers are reversed.
 static LIST_V1BETA1: Type = Type {
     package: "k8s.io/apimachinery/pkg/apis/meta/v1beta1",
     name: "PartialObjectMetadataList",

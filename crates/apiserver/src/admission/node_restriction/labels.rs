@@ -1,22 +1,25 @@
-//! Which labels of its Node a kubelet may not touch.
+//! Labels of its Node that a kubelet may not change.
 
 use std::collections::BTreeSet;
 
 use api::json::Value;
+use api::well_known::{
+    LABEL_ARCH, LABEL_HOSTNAME, LABEL_INSTANCE_TYPE, LABEL_OS, LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE,
+};
 
-use crate::objects::metadata;
+use api::metadata;
 
 /// Labels of Kubernetes that kubelets set.
 const KUBELET_LABELS: [&str; 11] = [
-    "kubernetes.io/hostname",
-    "topology.kubernetes.io/zone",
-    "topology.kubernetes.io/region",
+    LABEL_HOSTNAME,
+    LABEL_TOPOLOGY_ZONE,
+    LABEL_TOPOLOGY_REGION,
     "failure-domain.beta.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region",
     "beta.kubernetes.io/instance-type",
-    "node.kubernetes.io/instance-type",
-    "kubernetes.io/os",
-    "kubernetes.io/arch",
+    LABEL_INSTANCE_TYPE,
+    LABEL_OS,
+    LABEL_ARCH,
     "beta.kubernetes.io/os",
     "beta.kubernetes.io/arch",
 ];

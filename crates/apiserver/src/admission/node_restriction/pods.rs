@@ -2,13 +2,13 @@
 
 use api::go_text::quote;
 use api::json::Value;
+use api::well_known::ANNOTATION_CONFIG_MIRROR;
 
 use super::{Attempt, Change};
 use crate::authorization::node::References;
-use crate::http::status::Result;
-use crate::objects::metadata;
-
-const MIRROR: &str = "kubernetes.io/config.mirror";
+use crate::resources;
+use crate::wire::status::Result;
+use api::metadata;
 
 pub(super) fn admit(attempt: &Attempt<'_>, node: &str, change: Change<'_>) -> Result<()> {
     match change {
@@ -34,20 +34,22 @@ fn runs_on(pod: &Value, node: &str) -> bool {
 fn admit_mirror(attempt: &Attempt<'_>, node: &str, pod: &Value) -> Result<()> {
     let refuse = |why: &str| attempt.refuse(Change::Create(pod), why);
     let shown = quote(node);
-    if pod.at(&["metadata", "annotations", MIRROR]).is_none() {
-        let why = format!("pod does not have \"{MIRROR}\" annotation, node {shown} can only create mirror pods");
+    if pod.at(&["metadata", "annotations", ANNOTATION_CONFIG_MIRROR]).is_none() {
+        let why = format!(
+            "pod does not have \"{ANNOTATION_CONFIG_MIRROR}\" annotation, node {shown} can only create mirror pods"
+        );
         return refuse(&why);
     }
     if !runs_on(pod, node) {
         return refuse(&format!("node {shown} can only create pods with spec.nodeName set to itself"));
     }
-    let owners = pod.at(&["metadata", "ownerReferences"]).and_then(Value::as_array).unwrap_or_default();
+    let owners = pod.list_at(&["metadata", "ownerReferences"]);
     let owner = match owners {
         [owner] => owner,
         [] => return refuse(&format!("node {shown} can only create pods with an owner reference set to itself")),
         _ => return refuse(&format!("node {shown} can only create pods with a single owner reference set to itself")),
     };
-    let at = |field: &str| owner.str_at(&[field]).unwrap_or_default();
+    let at = |field: &str| owner.text(field);
     if (at("apiVersion"), at("kind"), at("name")) != ("v1", "Node", node) {
         return refuse(&format!("node {shown} can only create pods with an owner reference set to itself"));
     }
@@ -57,7 +59,7 @@ fn admit_mirror(attempt: &Attempt<'_>, node: &str, pod: &Value) -> Result<()> {
     if owner.get("blockOwnerDeletion").and_then(Value::as_bool) == Some(true) {
         return refuse(&format!("node {shown} must not set blockOwnerDeletion on an owner reference"));
     }
-    let own = attempt.object("nodes", "", node)?;
+    let own = attempt.object(resources::NODES, "", node)?;
     let uid = metadata::text(&own, "uid");
     if at("uid") != uid {
         return refuse(&format!("node {node} UID mismatch: expected {} got {uid}", at("uid")));
@@ -95,7 +97,7 @@ const PLAIN_VOLUMES: [&str; 22] = [
     "vsphereVolume",
 ];
 
-/// What objects of the cluster a pod needs, as refusals call them.
+/// Returns the kind of objects that a pod references, in the words of rejections.
 ///
 /// # Errors
 /// A volume whose source is not known.
@@ -110,11 +112,10 @@ pub fn mentioned(pod: &Value) -> std::result::Result<Option<&'static str>, Strin
     if !names.config_maps.is_empty() {
         return Ok(Some("configmaps"));
     }
-    let list = |path: &[&str]| pod.at(path).and_then(Value::as_array).unwrap_or_default();
-    if !list(&["spec", "resourceClaims"]).is_empty() {
+    if !pod.list_at(&["spec", "resourceClaims"]).is_empty() {
         return Ok(Some("resourceclaims"));
     }
-    for volume in list(&["spec", "volumes"]) {
+    for volume in pod.list_at(&["spec", "volumes"]) {
         if PLAIN_VOLUMES.iter().any(|source| has(volume, source)) {
             continue;
         }
@@ -130,7 +131,7 @@ pub fn mentioned(pod: &Value) -> std::result::Result<Option<&'static str>, Strin
         if let Some((_, what)) = needs.iter().find(|(source, _)| has(volume, source)) {
             return Ok(Some(what));
         }
-        let name = quote(volume.str_at(&["name"]).unwrap_or_default());
+        let name = quote(volume.text("name"));
         let Some(projected) = volume.get("projected").filter(|it| !it.is_null()) else {
             return Err(format!("unknown volume type for volume  {name}"));
         };
@@ -194,7 +195,7 @@ pub(super) fn admit_eviction(attempt: &Attempt<'_>, node: &str, change: Change<'
     if name.is_empty() {
         return attempt.refuse(change, "could not determine pod from request data");
     }
-    let pod = attempt.object("pods", &attempt.target.namespace, name)?;
+    let pod = attempt.object(resources::PODS, attempt.attributes.namespace, name)?;
     if runs_on(&pod, node) {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! Which objects a quota counts: all, or those of its scopes.
+//! Objects that a quota counts: all, or those of its scopes.
 //!
 //! Follows `podMatchesScopeFunc` and its siblings in Kubernetes' `pkg/quota/v1/evaluator/core`.
 
@@ -8,11 +8,11 @@ use crate::resources::Resource;
 
 /// Whether an object is in all scopes of a quota.
 pub(super) fn match_all(resource: &Resource<'_>, object: &Value, quota: &Value) -> bool {
-    let list = |path: &[&str]| quota.at(path).and_then(Value::as_array).unwrap_or_default();
+    let list = |path: &[&str]| quota.list_at(path);
     let plain = list(&["spec", "scopes"]).iter().filter_map(Value::as_str);
     let selected = list(&["spec", "scopeSelector", "matchExpressions"]);
     let mut all = plain.map(|scope| (scope, "Exists", &[][..])).chain(selected.iter().map(|it| {
-        let text = |field: &str| it.str_at(&[field]).unwrap_or_default();
+        let text = |field: &str| it.text(field);
         (text("scopeName"), text("operator"), it.get("values").and_then(Value::as_array).unwrap_or_default())
     }));
     match (resource.group, resource.plural) {
@@ -47,10 +47,10 @@ fn chooses(class: Option<&str>, operator: &str, values: &[Value]) -> bool {
 }
 
 pub(super) fn is_terminating(pod: &Value) -> bool {
-    pod.at(&["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64).is_some_and(|seconds| seconds >= 0)
+    pod.i64_at(&["spec", "activeDeadlineSeconds"]).is_some_and(|seconds| seconds >= 0)
 }
 
-/// Whether no container asks for or limits what it takes.
+/// Whether no container has requests or limits.
 fn is_best_effort(pod: &Value) -> bool {
     let containers = ["containers", "initContainers"].iter().flat_map(|list| super::containers(pod, list));
     let mut amounts = containers
@@ -59,7 +59,7 @@ fn is_best_effort(pod: &Value) -> bool {
     !amounts.any(|(name, amount)| matches!(name.as_str(), "cpu" | "memory") && amount > api::Quantity::default())
 }
 
-/// Whether a pod wants to be near to, or far from, pods of other namespaces.
+/// Whether a pod has affinity to pods of other namespaces.
 fn crosses_namespaces(pod: &Value) -> bool {
     let terms = |kind: &str| {
         let affinity = pod.at(&["spec", "affinity", kind]);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_counts_what_is_in_all_its_scopes() {
+    fn quota_counts_objects_in_all_its_scopes() {
         let idle = r#"{"containers":[{"name":"c"}]}"#;
         let busy = r#"{"containers":[{"name":"c","resources":{"requests":{"cpu":"1"}}}],"activeDeadlineSeconds":5,"priorityClassName":"high"}"#;
         check(idle, "{}", true);

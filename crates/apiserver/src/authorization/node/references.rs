@@ -1,4 +1,4 @@
-//! Which other objects a pod, or a volume, names.
+//! References of a pod, or a volume, to other objects.
 //!
 //! Follows Kubernetes' `VisitPodSecretNames`, `VisitPodConfigmapNames`, `VisitPVSecretNames`, and what its node
 //! authorizer adds to them.
@@ -17,7 +17,7 @@ pub(crate) struct References<'a> {
 
 const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 
-/// Where volumes name a secret.
+/// Paths of secrets in volumes.
 const VOLUME_SECRETS: [&[&str]; 10] = [
     &["azureFile", "secretName"],
     &["cephfs", "secretRef", "name"],
@@ -32,45 +32,45 @@ const VOLUME_SECRETS: [&[&str]; 10] = [
 ];
 
 impl<'a> References<'a> {
-    /// Those of a pod.
+    /// References of a pod.
     pub(crate) fn of_pod(pod: &'a Value) -> Self {
-        let mut all = Self { service_account: text(pod, &["spec", "serviceAccountName"]), ..Self::default() };
+        let mut all = Self { service_account: pod.text_at(&["spec", "serviceAccountName"]), ..Self::default() };
         let spec = pod.get("spec");
-        let list = |field: &str| spec.map(|spec| items(spec, field)).unwrap_or_default();
-        all.secrets.extend(list("imagePullSecrets").iter().map(|it| text(it, &["name"])));
+        let list = |field: &str| spec.map(|spec| spec.list(field)).unwrap_or_default();
+        all.secrets.extend(list("imagePullSecrets").iter().map(|it| it.text("name")));
         for container in CONTAINERS.iter().flat_map(|field| list(field)) {
-            for variable in items(container, "env") {
-                all.secrets.push(text(variable, &["valueFrom", "secretKeyRef", "name"]));
-                all.config_maps.push(text(variable, &["valueFrom", "configMapKeyRef", "name"]));
+            for variable in container.list("env") {
+                all.secrets.push(variable.text_at(&["valueFrom", "secretKeyRef", "name"]));
+                all.config_maps.push(variable.text_at(&["valueFrom", "configMapKeyRef", "name"]));
             }
-            for source in items(container, "envFrom") {
-                all.secrets.push(text(source, &["secretRef", "name"]));
-                all.config_maps.push(text(source, &["configMapRef", "name"]));
+            for source in container.list("envFrom") {
+                all.secrets.push(source.text_at(&["secretRef", "name"]));
+                all.config_maps.push(source.text_at(&["configMapRef", "name"]));
             }
         }
-        let pod_name = text(pod, &["metadata", "name"]);
+        let pod_name = pod.text_at(&["metadata", "name"]);
         for volume in list("volumes") {
-            all.secrets.extend(VOLUME_SECRETS.iter().map(|path| text(volume, path)));
-            all.config_maps.push(text(volume, &["configMap", "name"]));
-            for source in volume.get("projected").map(|it| items(it, "sources")).unwrap_or_default() {
-                all.secrets.push(text(source, &["secret", "name"]));
-                all.config_maps.push(text(source, &["configMap", "name"]));
+            all.secrets.extend(VOLUME_SECRETS.iter().map(|path| volume.text_at(path)));
+            all.config_maps.push(volume.text_at(&["configMap", "name"]));
+            for source in volume.get("projected").map(|it| it.list("sources")).unwrap_or_default() {
+                all.secrets.push(source.text_at(&["secret", "name"]));
+                all.config_maps.push(source.text_at(&["configMap", "name"]));
             }
-            let claim = text(volume, &["persistentVolumeClaim", "claimName"]);
+            let claim = volume.text_at(&["persistentVolumeClaim", "claimName"]);
             if !claim.is_empty() {
                 all.volume_claims.push(claim.to_owned());
             } else if volume.get("ephemeral").is_some() {
-                all.volume_claims.push(format!("{pod_name}-{}", text(volume, &["name"])));
+                all.volume_claims.push(format!("{pod_name}-{}", volume.text("name")));
             }
         }
-        let statuses = pod.get("status").map(|status| items(status, "resourceClaimStatuses")).unwrap_or_default();
+        let statuses = pod.get("status").map(|status| status.list("resourceClaimStatuses")).unwrap_or_default();
         for claim in list("resourceClaims") {
-            let named = text(claim, &["resourceClaimName"]);
-            let made = statuses.iter().find(|it| text(it, &["name"]) == text(claim, &["name"]));
-            let made = made.map(|it| text(it, &["resourceClaimName"])).unwrap_or_default();
+            let named = claim.text("resourceClaimName");
+            let made = statuses.iter().find(|it| it.text("name") == claim.text("name"));
+            let made = made.map(|it| it.text("resourceClaimName")).unwrap_or_default();
             all.device_claims.push(if named.is_empty() { made } else { named });
         }
-        all.device_claims.push(text(pod, &["status", "extendedResourceClaimStatus", "resourceClaimName"]));
+        all.device_claims.push(pod.text_at(&["status", "extendedResourceClaimStatus", "resourceClaimName"]));
         for names in [&mut all.secrets, &mut all.config_maps, &mut all.device_claims] {
             names.retain(|name| !name.is_empty());
         }
@@ -81,13 +81,14 @@ impl<'a> References<'a> {
 /// Namespace and name of the secrets of a volume that a node needs.
 pub(super) fn volume_secrets(volume: &Value) -> Vec<(&str, &str)> {
     let Some(spec) = volume.get("spec") else { return Vec::new() };
-    let claim_namespace = text(spec, &["claimRef", "namespace"]);
-    let mut secrets = vec![(text(spec, &["azureFile", "secretNamespace"]), text(spec, &["azureFile", "secretName"]))];
+    let claim_namespace = spec.text_at(&["claimRef", "namespace"]);
+    let mut secrets =
+        vec![(spec.text_at(&["azureFile", "secretNamespace"]), spec.text_at(&["azureFile", "secretName"]))];
     for source in ["cephfs", "flexVolume", "rbd", "scaleIO", "iscsi"] {
-        let at = |field: &str| text(spec, &[source, "secretRef", field]);
+        let at = |field: &str| spec.text_at(&[source, "secretRef", field]);
         secrets.push((at("namespace"), at("name")));
     }
-    // Of these, the namespace may be that of the claim.
+    // For these, the namespace may be that of the claim.
     for (namespace, _) in secrets.iter_mut().filter(|(namespace, _)| namespace.is_empty()) {
         *namespace = claim_namespace;
     }
@@ -99,19 +100,11 @@ pub(super) fn volume_secrets(volume: &Value) -> Vec<(&str, &str)> {
         ["csi", "nodeExpandSecretRef"],
     ] {
         let [source, reference] = path;
-        let at = |field: &str| text(spec, &[source, reference, field]);
+        let at = |field: &str| spec.text_at(&[source, reference, field]);
         secrets.push((at("namespace"), at("name")));
     }
     secrets.retain(|(_, name)| !name.is_empty());
     secrets
-}
-
-fn text<'a>(value: &'a Value, path: &[&str]) -> &'a str {
-    value.str_at(path).unwrap_or_default()
-}
-
-fn items<'a>(value: &'a Value, field: &str) -> &'a [Value] {
-    value.get(field).and_then(Value::as_array).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who runs, who waits and who is refused, with a clock that is told.
+//! Running, waiting and rejected requests, with a manual clock.
 
 use super::*;
 
@@ -17,7 +17,7 @@ impl Level {
         Self { queues: Queues::new(shape, limit, now), now, running: Vec::new(), waiting: Vec::new() }
     }
 
-    /// What becomes of a request: `runs`, `waits`, or the reason of the refusal.
+    /// Result of a request: `runs`, `waits`, or the reason of the rejection.
     fn ask(&mut self, flow: u64, seats: u64) -> &'static str {
         let outcome = match self.queues.arrive(self.now, flow, seats) {
             Arrival::Runs(ticket) => {
@@ -71,7 +71,7 @@ impl Level {
 }
 
 #[test]
-fn without_queues_those_who_find_no_seat_are_refused() {
+fn requests_without_seats_or_queues_are_rejected() {
     let mut level = Level::new(Shape { queues: 0, hand: 0, length_max: 0 }, 3);
     assert_eq!(level.ask(1, 2), "runs");
     assert_eq!(level.ask(1, 2), "concurrency-limit");
@@ -82,7 +82,7 @@ fn without_queues_those_who_find_no_seat_are_refused() {
 }
 
 #[test]
-fn who_wants_more_than_there_is_runs_alone() {
+fn request_wider_than_the_limit_runs_alone() {
     let mut level = Level::new(QUEUED, 2);
     assert_eq!(level.ask(1, 10), "runs");
     assert_eq!(level.ask(2, 1), "waits");
@@ -148,12 +148,12 @@ fn wide_requests_get_fewer_turns() {
 }
 
 #[test]
-fn who_gives_up_leaves_nothing_behind() {
+fn cancelled_request_releases_its_place() {
     let mut level = Level::new(QUEUED, 1);
     level.ask(1, 1);
     level.ask(2, 1);
     level.ask(3, 1);
-    // One says so, one is just gone.
+    // One cancels explicitly, one is just dropped.
     let (_, place) = level.waiting.remove(0);
     level.queues.give_up(level.now, &place);
     level.waiting.clear();
@@ -163,7 +163,7 @@ fn who_gives_up_leaves_nothing_behind() {
 }
 
 #[test]
-fn more_seats_let_those_go_on_who_wait() {
+fn added_seats_release_waiting_requests() {
     let mut level = Level::new(QUEUED, 1);
     for _ in 0..3 {
         level.ask(1, 1);

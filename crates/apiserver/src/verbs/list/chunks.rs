@@ -1,16 +1,18 @@
 //! The objects of a long list, some at a time: from a view of the cache, or page by page from the store.
 
+use locks::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use store::{ListOptions, Revision, Store};
+use telemetry::logs::chain;
 use tracing::warn;
 
-use crate::http::listing::AHEAD;
-use crate::storage::cache::{Entry, View};
-use crate::storage::stored::Served;
+use crate::wire::listing::AHEAD;
+use cache::stored::Served;
+use cache::{Entry, View};
 
-/// A part of a long list is made of about this many bytes of objects,
+/// Approximate size of a part of a long list, in bytes of objects.
 pub(super) const PART_BYTES: usize = 128 << 10;
 /// or this many objects, selected or not.
 pub(super) const PART_OBJECTS: usize = 256;
@@ -18,7 +20,7 @@ pub(super) const PART_OBJECTS: usize = 256;
 /// Gets some objects, on a thread that may wait; none if that fails.
 pub(in super::super) type Fetch = Box<dyn FnOnce() -> Option<Vec<Entry>> + Send>;
 
-/// Where the objects come from.
+/// Source of the objects.
 #[derive(Clone)]
 pub(in super::super) enum Chunks {
     View(View),
@@ -30,17 +32,17 @@ pub(in super::super) struct Pages {
     store: Arc<dyn Store>,
     range: String,
     revision: Revision,
-    /// What has been read already.
+    /// Objects that were already read.
     first: VecDeque<Entry>,
-    /// Where it goes on after that; none at the end.
+    /// Key after which to continue; `None` at the end.
     after_key: Arc<Mutex<Option<String>>>,
     runtime: tokio::runtime::Handle,
 }
 
 impl Clone for Pages {
-    /// Both go on from here, each for itself.
+    /// Both continue from here, independently.
     fn clone(&self) -> Self {
-        let after_key = self.after_key.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let after_key = self.after_key.lock().clone();
         Self {
             store: self.store.clone(),
             range: self.range.clone(),
@@ -64,7 +66,7 @@ impl Chunks {
         }
     }
 
-    /// How many fetches may be under way.
+    /// Number of concurrent fetches.
     pub(super) fn ahead(&self) -> usize {
         match self {
             Chunks::View(_) => AHEAD,
@@ -83,24 +85,28 @@ impl Pages {
         Self { store, range, revision, first: VecDeque::new(), after_key, runtime }
     }
 
-    /// Some that have been read, and those behind `after_key`.
+    /// Objects that were read, and those behind `after_key`.
     pub(super) fn after(self, read: Vec<Entry>, after_key: Option<String>) -> Self {
         Self { first: read.into(), after_key: Arc::new(Mutex::new(after_key)), ..self }
     }
 
     fn next(&mut self) -> Option<Fetch> {
         let after_key = self.after_key.clone();
-        after_key.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?;
+        after_key.lock().as_ref()?;
         let (store, range, revision) = (self.store.clone(), self.range.clone(), self.revision);
         let runtime = self.runtime.clone();
         Some(Box::new(move || {
-            let mut after_key = after_key.lock().unwrap_or_else(PoisonError::into_inner);
-            let options =
-                ListOptions { revision: Some(revision), limit: Some(PART_OBJECTS), after_key: after_key.clone() };
+            let mut after_key = after_key.lock();
+            let options = ListOptions {
+                revision: Some(revision),
+                limit: Some(PART_OBJECTS),
+                after_key: after_key.clone(),
+                bytes_max: Some(PART_BYTES),
+            };
             let page = match runtime.block_on(store.list(&range, options)) {
                 Ok(page) => page,
                 Err(error) => {
-                    warn!(err = %error, "Cut off a list because the store cannot be read");
+                    warn!(err = %chain(&error), "Aborted a list because the store cannot be read");
                     return None;
                 }
             };

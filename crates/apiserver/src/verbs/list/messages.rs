@@ -1,7 +1,7 @@
 //! Long lists in protobuf.
 //!
-//! How long the whole list is stands before its items. So the objects are measured first; how long each is, is remembered
-//! with it, and the next list needs to measure only what has changed since.
+//! The length of the whole list precedes its items. So the objects are measured first; the length of each is
+//! cached with it, and the next list measures only changed objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,11 +14,11 @@ use bytes::Bytes;
 use super::super::{Call, convert};
 use super::chunks::Chunks;
 use super::writer::Filter;
-use crate::http::body::Body;
-use crate::http::listing::{Listing, Made, Measure, Parts, Work};
-use crate::http::protobuf::{item_type, put_item, put_item_of};
 use crate::resources::Resource;
-use crate::storage::stored::Served;
+use crate::wire::body::Body;
+use crate::wire::listing::{Listing, Made, Measure, Parts, Work};
+use crate::wire::protobuf::{item_type, put_item, put_item_of};
+use cache::stored::Served;
 use registry::conversion;
 
 /// A long list.
@@ -39,7 +39,7 @@ struct Shared {
     number: u16,
     item: &'static Type,
     filter: Arc<Filter>,
-    /// How long all items are that have been measured.
+    /// Total length of the measured items.
     bytes: AtomicUsize,
 }
 
@@ -85,7 +85,7 @@ impl Shared {
         put_item_of(self.number, self.item, &document, out);
     }
 
-    /// How long an object is as an item.
+    /// Length of an object as an item.
     fn length(&self, object: &Served, room: &mut Vec<u8>) -> usize {
         let mut measure = || {
             room.clear();

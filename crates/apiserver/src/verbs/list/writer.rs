@@ -1,7 +1,7 @@
-//! Lists as text: what stands around the items, and each of them, in the form that the client asked for.
+//! Lists as text: the envelope, and each item, in the form of the client.
 //!
-//! Short lists are written at once. Long ones are [`Rendering`]s: some objects at a time, by whoever has a processor to
-//! spare, from a view that stays as it was.
+//! Short lists are written at once. Long ones are [`ListRendering`]s: some objects at a time, on any free
+//! processor, from an immutable view.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use super::super::{Call, Selection, convert, partial_metadata};
 use super::chunks::{Chunks, PART_BYTES};
 use crate::custom::rows::Row;
 use crate::custom::serving::Serving;
-use crate::http::body::Body;
-use crate::http::listing::{Listing, Made, Parts, Work};
-use crate::http::negotiation::Form;
 use crate::resources::Resource;
-use crate::serving::tables::{self, Rows};
-use crate::storage::stored::Served;
+use crate::verbs::tables::{self, Rows};
+use crate::wire::body::Body;
+use crate::wire::listing::{Listing, Made, Parts, Work};
+use crate::wire::negotiation::Form;
+use cache::stored::Served;
 use registry::conversion;
 
-/// Which of the objects are shown.
+/// Selection of the objects to show.
 pub(in super::super) struct Filter {
     range: String,
     selection: Selection,
 }
 
 impl Filter {
-    /// Those whose keys start with `range` and that are selected.
+    /// Selects objects whose keys start with `range`.
     pub(in super::super) fn new(range: String, selection: Selection) -> Self {
         Self { range, selection }
     }
 
-    /// What is selected.
+    /// The selectors.
     pub(in super::super) fn selection(&self) -> &Selection {
         &self.selection
     }
@@ -48,12 +48,12 @@ impl Filter {
     }
 }
 
-/// How a list is written.
+/// Encoding of a list.
 pub(crate) struct Writer {
     item: Item,
     head: String,
     tail: String,
-    /// What stands in the place of the items if there are none.
+    /// Replacement of the items if there are none.
     empty: &'static str,
     is_yaml: bool,
 }
@@ -64,7 +64,7 @@ enum Item {
     /// In another version.
     Converted(Row, String),
     Custom(Arc<Serving>),
-    /// Its metadata, with the version of the form. Not all of it is shown of some.
+    /// Metadata, with the version of the form. For some objects, a part is hidden.
     Metadata {
         version: &'static str,
         is_partly_hidden: bool,
@@ -73,7 +73,7 @@ enum Item {
 }
 
 impl Writer {
-    /// For the list that a request asks for. Tables of custom resources are written elsewhere.
+    /// Creates the writer of a request. Tables of custom resources are written elsewhere.
     pub(super) fn of(call: &Call<'_>, mut metadata: Object) -> Self {
         let (resource, version) = (call.resource, &call.target.version);
         let form = call.accepted.version;
@@ -81,7 +81,7 @@ impl Writer {
             Form::Table => {
                 let rows = Rows::of(call);
                 let head = json::to_string(&tables::empty(resource, form, metadata));
-                let empty = if rows.is_plain() { "null" } else { "[]" };
+                let empty = if rows.are_null_if_empty() { "null" } else { "[]" };
                 (Item::Row(rows), head.strip_suffix("[]}").unwrap_or(&head).to_owned(), empty)
             }
             Form::Metadata | Form::MetadataList => {
@@ -202,7 +202,7 @@ impl Writer {
     pub(super) fn long(self, chunks: Chunks, filter: Arc<Filter>, bytes: usize) -> Body {
         let head = Some(self.head.clone());
         let shared = Arc::new(Shared { writer: self, filter });
-        Body::Listing(Box::new(Listing::new(Rendering { shared, chunks, head }, bytes)))
+        Body::Listing(Box::new(Listing::new(ListRendering { shared, chunks, head }, bytes)))
     }
 }
 
@@ -216,7 +216,7 @@ fn type_fields(kind: &str, api_version: &str) -> String {
 }
 
 /// A long list.
-struct Rendering {
+struct ListRendering {
     shared: Arc<Shared>,
     chunks: Chunks,
     head: Option<String>,
@@ -227,7 +227,7 @@ struct Shared {
     filter: Arc<Filter>,
 }
 
-impl Parts for Rendering {
+impl Parts for ListRendering {
     fn next(&mut self) -> Option<Work> {
         if let Some(head) = self.head.take() {
             return Some(Box::new(move || Some(Made::plain(head))));

@@ -1,6 +1,6 @@
 //! The selectors to which an access review limits its question: which are allowed, and what is understood of them.
 //!
-//! What is not understood is left out, and said: a question without it is one for more. Follows Kubernetes'
+//! Unsupported selectors are omitted and reported: a review without them covers more. Follows Kubernetes'
 //! `apis/authorization/validation` and `registry/authorization/util`.
 
 use api::field::{Errors, Path};
@@ -10,14 +10,14 @@ use api::meta::v1::LabelSelector;
 use api::names;
 
 use super::texts;
-use crate::objects::field_selectors;
+use cache::field_selectors;
 
-/// What is understood of a selector.
+/// The supported part of a selector.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Understood {
+pub(super) struct SupportedSelector {
     /// Fields that must have one value.
     pub(super) equalities: Vec<(String, String)>,
-    /// That something was left out.
+    /// A note that something was omitted.
     pub(super) ignored: Option<&'static str>,
 }
 
@@ -25,7 +25,7 @@ const ALL: Option<&str> = Some("ignored due to parse error");
 const SOME: Option<&str> = Some("partially ignored due to parse error");
 
 fn raw(selector: &Value) -> &str {
-    selector.str_at(&["rawSelector"]).unwrap_or_default()
+    selector.text("rawSelector")
 }
 
 fn requirements(selector: &Value) -> &[Value] {
@@ -33,11 +33,11 @@ fn requirements(selector: &Value) -> &[Value] {
 }
 
 fn operator(requirement: &Value) -> &str {
-    requirement.str_at(&["operator"]).unwrap_or_default()
+    requirement.text("operator")
 }
 
 fn key(requirement: &Value) -> &str {
-    requirement.str_at(&["key"]).unwrap_or_default()
+    requirement.text("key")
 }
 
 fn ignored(understood: usize, all: usize) -> Option<&'static str> {
@@ -49,11 +49,11 @@ fn ignored(understood: usize, all: usize) -> Option<&'static str> {
 }
 
 /// The fields that a review limits its question to.
-pub(super) fn fields_of(selector: &Value) -> Understood {
+pub(super) fn fields_of(selector: &Value) -> SupportedSelector {
     if !raw(selector).is_empty() {
         let equalities = field_selectors::understood_equalities(raw(selector));
         let ignored = if equalities.is_none() { ALL } else { None };
-        return Understood { equalities: equalities.unwrap_or_default(), ignored };
+        return SupportedSelector { equalities: equalities.unwrap_or_default(), ignored };
     }
     let all = requirements(selector);
     let mut understood: usize = 0;
@@ -66,14 +66,14 @@ pub(super) fn fields_of(selector: &Value) -> Understood {
         }
         understood = understood.saturating_add(1);
     }
-    Understood { equalities, ignored: ignored(understood, all.len()) }
+    SupportedSelector { equalities, ignored: ignored(understood, all.len()) }
 }
 
-/// Whether the labels that a review limits its question to are understood. No authorizer asks for them.
-pub(super) fn labels_of(selector: &Value) -> Understood {
+/// Checks the label selector of a review. No authorizer uses it.
+pub(super) fn labels_of(selector: &Value) -> SupportedSelector {
     if !raw(selector).is_empty() {
         let ignored = if Selector::parse(raw(selector)).is_err() { ALL } else { None };
-        return Understood { ignored, ..Understood::default() };
+        return SupportedSelector { ignored, ..SupportedSelector::default() };
     }
     let all = requirements(selector);
     let is_understood = |requirement: &&Value| {
@@ -81,7 +81,7 @@ pub(super) fn labels_of(selector: &Value) -> Understood {
         api::json::from_value::<LabelSelector>(&one).is_ok_and(|it| it.to_selector().is_ok())
     };
     let understood = all.iter().filter(is_understood).count();
-    Understood { ignored: ignored(understood, all.len()), ..Understood::default() }
+    SupportedSelector { ignored: ignored(understood, all.len()), ..SupportedSelector::default() }
 }
 
 /// Checks both selectors of a question. Operators that are not known may be those of a newer client.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_left_out_and_said() {
+    fn unsupported_selectors_are_omitted_and_reported() {
         check(r#"{"rawSelector": "a=b,c!=d"}"#, &[("a", "b")], None);
         check(r#"{"rawSelector": "a=b,c"}"#, &[], ALL);
         check(r#"{"requirements": [{"key": "a", "operator": "In", "values": ["b"]}]}"#, &[("a", "b")], None);

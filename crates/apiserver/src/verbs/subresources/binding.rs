@@ -1,40 +1,49 @@
 //! `pods/{name}/binding`: a pod gets its node.
 
 use api::json::Value;
+use api::well_known::{CONDITION_POD_SCHEDULED, LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE};
 
-use super::super::Call;
-use super::super::create::normalize;
+use super::super::create::{check_namespace, normalize};
 use super::super::modify::{Decision, modify};
-use crate::admission::node_restriction::Change;
-use crate::clock;
+use super::super::{Call, ownership};
+use crate::admission::{Attributes, Operation};
 use crate::custom::rows::Row;
-use crate::http::answer::Answer;
-use crate::http::payload;
-use crate::http::request::Target;
-use crate::http::status::{Failure, Result};
-use crate::objects::metadata;
 use crate::resources;
+use crate::wire::answer::Answer;
+use crate::wire::payload;
+use crate::wire::request::Target;
+use crate::wire::status::{Failure, Result};
+use api::metadata;
 
 /// Labels of a node that its pods get, too.
-const TOPOLOGY: [&str; 2] = ["topology.kubernetes.io/region", "topology.kubernetes.io/zone"];
+const TOPOLOGY: [&str; 2] = [LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE];
 
 pub(in crate::verbs) async fn bind(call: &Call<'_>) -> Result<Answer> {
     let payload = payload::read(call.headers, &call.body, "Binding")?;
     let of = api::types::by_kind("", "v1", "Binding");
-    let binding = payload::decode_kind("", "v1", "Binding", of, payload)?.object;
+    let mut binding = payload::decode_kind("", "v1", "Binding", of, payload)?.object;
+    check_namespace(call, &mut binding)?;
+    ownership::own(call, ("", "Binding"), &call.target.subresource, &mut binding);
     let dry_run = call.is_dry_run()?;
-    call.restrict_node("binding", Change::Create(&binding))?;
-    let Some(pods) = resources::find("", "v1", "pods") else { return Err(Failure::no_resource()) };
-    let name = match call.target.name.as_str() {
-        "" => metadata::text(&binding, "name").to_owned(),
+    let options = || call.options("CreateOptions");
+    let given_name = match call.target.name.as_str() {
+        "" => metadata::name(&binding).to_owned(),
         name => name.to_owned(),
     };
-    let given = metadata::text(&binding, "name");
+    let attributes = call.attributes(Operation::Create, &call.target.subresource, dry_run, &options);
+    let attributes = Attributes { name: &given_name, ..attributes };
+    call.server.admission.mutate(&attributes, &mut binding).await?;
+    let pods = resources::PODS;
+    let name = match call.target.name.as_str() {
+        "" => metadata::name(&binding).to_owned(),
+        name => name.to_owned(),
+    };
+    let given = metadata::name(&binding);
     if !given.is_empty() && given != name {
         return Err(Failure::bad_request("name in URL does not match name in Binding object"));
     }
-    let node = binding.str_at(&["target", "name"]).unwrap_or_default().to_owned();
-    let kind = binding.str_at(&["target", "kind"]).unwrap_or_default();
+    let node = binding.text_at(&["target", "name"]).to_owned();
+    let kind = binding.text_at(&["target", "kind"]);
     let mut errors = api::field::Errors::new();
     let at = api::field::Path::new("target");
     if !matches!(kind, "" | "Node") {
@@ -47,6 +56,7 @@ pub(in crate::verbs) async fn bind(call: &Call<'_>) -> Result<Answer> {
         // Kubernetes answers with the bare list of errors.
         return Err(Failure::unclassified(errors.message()));
     }
+    call.server.admission.validate(&Attributes { object: Some(&binding), ..attributes }).await?;
     let target = Target { name: name.clone(), resource: "pods".to_owned(), ..call.target.clone() };
     let pod_call = Call {
         row: &Row::BuiltIn(pods),
@@ -58,6 +68,8 @@ pub(in crate::verbs) async fn bind(call: &Call<'_>) -> Result<Answer> {
         user: call.user,
         body: call.body.clone(),
         accepted: call.accepted.clone(),
+        upgrade: None,
+        parts: None,
     };
     let uid = metadata::text(&binding, "uid").to_owned();
     let labels = topology_labels(call, &node);
@@ -79,11 +91,11 @@ pub(in crate::verbs) async fn bind(call: &Call<'_>) -> Result<Answer> {
         if metadata::is_deleting(pod) {
             return Err(conflict(format!("pod {name} is being deleted, cannot be assigned to a host")));
         }
-        let bound = pod.str_at(&["spec", "nodeName"]).unwrap_or_default();
+        let bound = pod.text_at(&["spec", "nodeName"]);
         if !bound.is_empty() {
             return Err(conflict(format!("pod {name} is already assigned to node \"{bound}\"")));
         }
-        let gates = pod.at(&["spec", "schedulingGates"]).and_then(Value::as_array).unwrap_or_default();
+        let gates = pod.list_at(&["spec", "schedulingGates"]);
         if !gates.is_empty() {
             return Err(conflict(format!("pod {name} has non-empty .spec.schedulingGates")));
         }
@@ -95,7 +107,7 @@ pub(in crate::verbs) async fn bind(call: &Call<'_>) -> Result<Answer> {
 }
 
 fn topology_labels(call: &Call<'_>, node: &str) -> Vec<(String, Value)> {
-    let Some(nodes) = resources::find("", "v1", "nodes") else { return Vec::new() };
+    let nodes = resources::NODES;
     let Some(node) = call.server.cache.resource(&nodes.prefix()).get(&nodes.key("", node)) else { return Vec::new() };
     let node = node.decode();
     let labels = metadata::labels(&node).into_iter().flat_map(|labels| labels.iter());
@@ -107,7 +119,7 @@ fn bound_pod(call: &Call<'_>, pod: &Value, node: &str, binding: &Value, labels: 
     if let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("nodeName", node);
     }
-    let annotations = binding.at(&["metadata", "annotations"]).and_then(Value::as_object);
+    let annotations = binding.object_at(&["metadata", "annotations"]);
     for (field, entries) in [
         (
             "annotations",
@@ -128,8 +140,8 @@ fn bound_pod(call: &Call<'_>, pod: &Value, node: &str, binding: &Value, labels: 
         }
     }
     let condition = api::json!({
-        "type": "PodScheduled", "status": "True", "lastProbeTime": null,
-        "lastTransitionTime": (clock::now().to_string())
+        "type": CONDITION_POD_SCHEDULED, "status": "True", "lastProbeTime": null,
+        "lastTransitionTime": (call.now().to_string())
     });
     if let Some(fields) = pod.as_object_mut() {
         let status = fields.get_or_insert("status", Value::object);
@@ -138,7 +150,7 @@ fn bound_pod(call: &Call<'_>, pod: &Value, node: &str, binding: &Value, labels: 
             status.remove("nominatedNodeName");
             let list = status.get_or_insert("conditions", || Value::Array(Vec::new()));
             if let Some(list) = list.as_array_mut() {
-                match list.iter_mut().find(|it| it.str_at(&["type"]) == Some("PodScheduled")) {
+                match list.iter_mut().find(|it| it.str_at(&["type"]) == Some(CONDITION_POD_SCHEDULED)) {
                     Some(old) => *old = condition,
                     None => list.push(condition),
                 }

@@ -1,31 +1,35 @@
 //! `pods/{name}/eviction`: a deletion that respects disruption budgets.
 
 use api::json::{Object, Value};
+use api::well_known::CONDITION_DISRUPTION_TARGET;
 
 use super::super::Call;
-use super::super::create::normalize;
+use super::super::create::{check_namespace, normalize};
 use super::super::delete::{DeleteOptions, delete_object};
 use super::super::modify::{Decision, Done, modify};
 use super::super::ownership;
-use crate::admission::node_restriction::Change;
-use crate::clock;
+use crate::admission::{Attributes, Operation};
 use crate::custom::rows::Row;
-use crate::http::answer::Answer;
-use crate::http::payload;
-use crate::http::request::Target;
-use crate::http::status::{Failure, Result};
-use crate::objects::metadata;
-use crate::resources::{self, Resource};
+use crate::resources;
+use crate::wire::answer::Answer;
+use crate::wire::payload;
+use crate::wire::request::Target;
+use crate::wire::status::{Failure, Result};
+use api::metadata;
 
 pub(super) async fn evict(call: &Call<'_>) -> Result<Answer> {
     let payload = payload::read(call.headers, &call.body, "Eviction")?;
-    let eviction = payload.value;
+    let mut eviction = payload.value;
+    check_namespace(call, &mut eviction)?;
     let name = call.target.name.as_str();
-    call.restrict_node("eviction", Change::Create(&eviction))?;
-    if metadata::text(&eviction, "name") != name {
+    let (options, dry_run) = (|| call.options("CreateOptions"), call.is_dry_run()?);
+    let attributes = call.attributes(Operation::Create, "eviction", dry_run, &options);
+    call.server.admission.mutate(&attributes, &mut eviction).await?;
+    if metadata::name(&eviction) != name {
         return Err(Failure::bad_request("name in URL does not match name in Eviction object"));
     }
-    let mut options = DeleteOptions::dry_run(call.is_dry_run()?);
+    call.server.admission.validate(&Attributes { object: Some(&eviction), ..attributes }).await?;
+    let mut options = DeleteOptions::dry_run(dry_run);
     if let Some(given) = eviction.get("deleteOptions") {
         options.merge(given)?;
     }
@@ -37,7 +41,7 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer> {
         let budgets = budgets_of(call, &pod);
         match budgets.as_slice() {
             [] => {}
-            [budget] if disrupts_nothing(&pod, budget) => ignored = Some(metadata::text(budget, "name").to_owned()),
+            [budget] if disrupts_nothing(&pod, budget) => ignored = Some(metadata::name(budget).to_owned()),
             [budget] => spend(call, budget, name, options.dry_run).await?,
             _ => {
                 return Err(Failure::unclassified(
@@ -61,7 +65,7 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer> {
     Ok(Answer::json(201, &status))
 }
 
-/// Says in the pod's status why it goes, and deletes it.
+/// Sets the pod's condition, and deletes it.
 async fn delete(call: &Call<'_>, mut options: DeleteOptions) -> Result<()> {
     if !options.dry_run {
         let marked = mark(call, &options).await?;
@@ -69,19 +73,19 @@ async fn delete(call: &Call<'_>, mut options: DeleteOptions) -> Result<()> {
             *version = marked.revision.to_string();
         }
     }
-    delete_object(call, &options).await?;
+    delete_object(call, &options, None).await?;
     Ok(())
 }
 
 /// A pod that is not ready does not count as healthy: without it there are as many as before. Its budget decides whether
 /// that is enough.
 fn disrupts_nothing(pod: &Value, budget: &Value) -> bool {
-    let conditions = pod.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+    let conditions = pod.list_at(&["status", "conditions"]);
     let is_ready = |it: &Value| it.str_at(&["type"]) == Some("Ready") && it.str_at(&["status"]) == Some("True");
     if conditions.iter().any(is_ready) {
         return false;
     }
-    let number = |field: &str| budget.at(&["status", field]).and_then(Value::as_i64).unwrap_or_default();
+    let number = |field: &str| budget.int_at(&["status", field]);
     let (healthy, wanted) = (number("currentHealthy"), number("desiredHealthy"));
     budget.str_at(&["spec", "unhealthyPodEvictionPolicy"]) == Some("AlwaysAllow") || wanted > 0 && healthy >= wanted
 }
@@ -95,12 +99,8 @@ fn ignores_budgets(pod: &Value) -> bool {
     matches!(pod.str_at(&["status", "phase"]), Some("Succeeded" | "Failed" | "Pending")) || metadata::is_deleting(pod)
 }
 
-fn budget_resource() -> Option<&'static Resource<'static>> {
-    resources::find("policy", "v1", "poddisruptionbudgets")
-}
-
 fn budgets_of(call: &Call<'_>, pod: &Value) -> Vec<Value> {
-    let Some(budgets) = budget_resource() else { return Vec::new() };
+    let budgets = resources::POD_DISRUPTION_BUDGETS;
     let prefix = format!("{}{}/", budgets.prefix(), call.target.namespace);
     let all = call.server.cache.resource(&budgets.prefix()).list(&prefix, None, 0, |_, _| true).objects;
     let nothing = Object::new();
@@ -125,11 +125,11 @@ fn refuse(cause: String, retry_after: Option<i64>) -> Box<Failure> {
 
 /// Takes one disruption out of a budget.
 async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Result<()> {
-    let Some(budgets) = budget_resource() else { return Ok(()) };
+    let budgets = resources::POD_DISRUPTION_BUDGETS;
     let target = Target {
         group: "policy".to_owned(),
         resource: budgets.plural.to_owned(),
-        name: metadata::text(budget, "name").to_owned(),
+        name: metadata::name(budget).to_owned(),
         subresource: "status".to_owned(),
         ..call.target.clone()
     };
@@ -143,9 +143,11 @@ async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Res
         user: call.user,
         body: call.body.clone(),
         accepted: call.accepted.clone(),
+        upgrade: None,
+        parts: None,
     };
     modify(&budget_call, dry_run, |budget| {
-        let number = |path: &[&str]| budget.at(path).and_then(Value::as_i64).unwrap_or_default();
+        let number = |path: &[&str]| budget.int_at(path);
         let name = &target.name;
         if number(&["status", "observedGeneration"]) < number(&["metadata", "generation"]) {
             return Err(refuse(still_processed(name), Some(10)));
@@ -165,22 +167,22 @@ async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Res
             return Err(refuse(cause, None));
         }
         let (old, generation) = (budget, number(&["metadata", "generation"]));
-        let mut budget = budget.clone();
+        let (mut budget, now) = (budget.clone(), call.now().to_string());
         if let Some(status) = budget.get_mut("status").and_then(Value::as_object_mut) {
             status.insert("disruptionsAllowed", allowed.saturating_sub(1));
             if allowed == 1 {
                 let conditions = status.get_or_insert("conditions", || Value::Array(Vec::new()));
-                exhausted(conditions, generation);
+                exhausted(conditions, generation, &now);
             }
             let disrupted = status.get_or_insert("disruptedPods", Value::object);
             if let Some(disrupted) = disrupted.as_object_mut() {
-                disrupted.insert(pod, clock::now().to_string());
+                disrupted.insert(pod, now);
             }
         }
         normalize(&budget_call, &mut budget);
         if let Some(managed_fields) = ownership::update_by(&budget_call, "kube-apiserver", old, &budget, "status") {
             metadata::set(&mut budget, "managedFields", managed_fields);
-            crate::objects::apply::keep_times(&mut budget, old);
+            patching::apply::keep_times(&mut budget, old);
         }
         Ok(Decision::Put(budget))
     })
@@ -188,8 +190,8 @@ async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Res
     Ok(())
 }
 
-/// Says that nothing more is allowed.
-fn exhausted(conditions: &mut Value, generation: i64) {
+/// Sets a condition that no more disruptions are allowed.
+fn exhausted(conditions: &mut Value, generation: i64, now: &str) {
     const KIND: &str = "DisruptionAllowed";
     let Some(conditions) = conditions.as_array_mut() else { return };
     let known = conditions.iter().position(|it| it.str_at(&["type"]) == Some(KIND));
@@ -198,7 +200,7 @@ fn exhausted(conditions: &mut Value, generation: i64) {
     let since = since.and_then(|it| it.str_at(&["lastTransitionTime"])).map(ToOwned::to_owned);
     let condition = api::json!({
         "type": KIND, "status": "False", "observedGeneration": generation,
-        "lastTransitionTime": (since.unwrap_or_else(|| clock::now().to_string())),
+        "lastTransitionTime": (since.unwrap_or_else(|| now.to_owned())),
         "reason": "InsufficientPods", "message": ""
     });
     match known.and_then(|at| conditions.get_mut(at)) {
@@ -207,7 +209,7 @@ fn exhausted(conditions: &mut Value, generation: i64) {
     }
 }
 
-/// Says in the pod's status why it goes.
+/// Sets the pod's condition.
 async fn mark(call: &Call<'_>, options: &DeleteOptions) -> Result<Done> {
     modify(call, false, |pod| {
         options.check_preconditions(call, pod)?;
@@ -216,14 +218,14 @@ async fn mark(call: &Call<'_>, options: &DeleteOptions) -> Result<Done> {
         }
         let mut pod = pod.clone();
         let condition = api::json!({
-            "type": "DisruptionTarget", "status": "True", "lastProbeTime": null,
-            "lastTransitionTime": (clock::now().to_string()),
+            "type": CONDITION_DISRUPTION_TARGET, "status": "True", "lastProbeTime": null,
+            "lastTransitionTime": (call.now().to_string()),
             "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"
         });
         if let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) {
             let list = status.get_or_insert("conditions", || Value::Array(Vec::new()));
             if let Some(list) = list.as_array_mut() {
-                list.retain(|it| it.str_at(&["type"]) != Some("DisruptionTarget"));
+                list.retain(|it| it.str_at(&["type"]) != Some(CONDITION_DISRUPTION_TARGET));
                 list.push(condition);
             }
         }

@@ -3,27 +3,29 @@
 use api::json::{Object, Value};
 use api::meta::v1::LabelSelector;
 use api::types::GivenEmpty;
+use futures::future::BoxFuture;
 
 use super::super::create::check_namespace;
-use super::super::modify::{Done, modify};
-use super::super::patch::unfit_as;
-use super::super::update::{Tracking, change, check_name, wrong_uid};
+use super::super::modify::{Decision, Done, Proposal, modify};
+use super::super::patch::{keep_kind, kind_of, unfit_as};
+use super::super::update::{BasedOn, Change, Tracking, change, check_name, wrong_uid};
 use super::super::{Call, apply, ownership};
-use crate::clock;
-use crate::http::answer::Answer;
-use crate::http::negotiation::Form;
-use crate::http::payload::{self, FieldValidation, Payload};
-use crate::http::status::{Failure, Result};
-use crate::objects::apply::{Element, Single, Write, to_parent, to_scale};
-use crate::objects::metadata;
-use crate::objects::patch::{PatchType, json_patch, merge_patch, strategic_merge_patch};
-use crate::serving::tables;
+use crate::admission::{Attributes, Operation};
+use crate::verbs::tables;
+use crate::wire::answer::Answer;
+use crate::wire::negotiation::Form;
+use crate::wire::payload::{self, FieldValidation, Payload};
+use crate::wire::status::{Failure, Result};
+use api::metadata;
+use patching::apply::{Element, Single, Write, to_parent, to_scale};
+use patching::patch::{PatchType, json_patch, merge_patch, sort_touched, strategic_merge_patch};
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
     call.wait_for_now().await?;
     match call.cache().get(&call.key()) {
         Some(object) => {
-            let scale = scale_of(call, &call.decode(&object))?;
+            let converted = call.converted(&object).await?;
+            let scale = scale_of(call, &call.decode(&converted))?;
             let is_table = call.accepted.form == Form::Table;
             Ok(Answer::json(200, &if is_table { tables::of_scale(call, scale) } else { scale }))
         }
@@ -31,7 +33,7 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
     }
 }
 
-/// The Scale of a workload, or of a custom resource that says where its numbers are.
+/// The Scale of a workload, or of a custom resource with a scale subresource.
 fn scale_of(call: &Call<'_>, object: &Value) -> Result<Value> {
     let custom = call.custom().and_then(|custom| custom.meaning.scale());
     match custom {
@@ -73,7 +75,7 @@ fn custom_scale(scale: &registry::custom_resource::Scale, object: &Value) -> Res
 
 fn workload_scale(object: &Value) -> Value {
     let metadata = metadata_of(object);
-    let number = |path: &[&str]| object.at(path).and_then(Value::as_i64).unwrap_or_default();
+    let number = |path: &[&str]| object.int_at(path);
     let mut spec = Object::new();
     if number(&["spec", "replicas"]) != 0 {
         spec.insert("replicas", number(&["spec", "replicas"]));
@@ -111,7 +113,7 @@ pub(super) async fn update(call: &Call<'_>) -> Result<Answer> {
 }
 
 pub(super) async fn patch(call: &Call<'_>) -> Result<Answer> {
-    let kind = PatchType::from_headers(call.headers)?;
+    let kind = kind_of(call.headers)?;
     let manager = ownership::manager(call);
     if kind == PatchType::Apply {
         let (config, complaints) = apply::read_request(call)?;
@@ -125,7 +127,7 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Answer> {
         return Ok(answer.await?.with_warnings(complaints));
     }
     set(call, |old, now| {
-        let patched = match kind {
+        let mut patched = match kind {
             PatchType::Json => json_patch(old, &call.body)?,
             PatchType::Merge => merge_patch(old, &call.body)?,
             PatchType::Strategic | PatchType::Apply => {
@@ -134,9 +136,16 @@ pub(super) async fn patch(call: &Call<'_>) -> Result<Answer> {
                 strategic_merge_patch(old, &call.body, of)?.0
             }
         };
+        if kind == PatchType::Strategic {
+            keep_kind(old, &mut patched);
+        }
         let shown = match kind {
             PatchType::Strategic => api::go_text::plain(&api::json::parse(&call.body).unwrap_or_default()),
-            _ => api::json::to_string(&patched),
+            _ => {
+                let mut shown = patched.clone();
+                sort_touched(kind, &mut shown, &call.body);
+                api::json::to_string(&shown)
+            }
         };
         let scale = decode(Payload::of(patched), FieldValidation::Ignore);
         let mut scale = scale.map_err(|failure| unfit_as("Scale", "v1", || shown, failure))?.0;
@@ -154,11 +163,11 @@ fn decode(payload: Payload, validation: FieldValidation) -> Result<(Value, Vec<S
     Ok((decoded.object, warnings))
 }
 
-/// A Scale and who owns its fields.
-type Owned = (Value, Option<Value>);
+/// A Scale and its managed fields.
+type ScaleWithOwners = (Value, Option<Value>);
 
-/// Who owns what after an ordinary write.
-fn updated(manager: &str, now: &str, old: &Value, scale: Value) -> Owned {
+/// Updates the managed fields after an ordinary write.
+fn updated(manager: &str, now: &str, old: &Value, scale: Value) -> ScaleWithOwners {
     let managed_fields = write(manager, now).update(old, &scale);
     (scale, managed_fields)
 }
@@ -180,51 +189,100 @@ fn replicas_in(call: &Call<'_>, api_version: &str) -> Option<Vec<Element>> {
     Some(path.split('.').filter(|it| !it.is_empty()).map(Element::from).collect())
 }
 
-/// Writes what `new` makes of the Scale, which has the managed fields of the object that concern it.
-async fn set(call: &Call<'_>, mut new: impl FnMut(&Value, &str) -> Result<Owned>) -> Result<Answer> {
+/// Writes the result of `new`, called with the Scale, which has the relevant managed fields of the object.
+async fn set(call: &Call<'_>, mut new: impl FnMut(&Value, &str) -> Result<ScaleWithOwners>) -> Result<Answer> {
     let dry_run = call.is_dry_run()?;
-    let now = clock::now().to_string();
-    let replicas_in = |version: &str| replicas_in(call, version);
+    let now = call.now().to_string();
     let done = modify(call, dry_run, |old| {
-        let entries = old.at(&["metadata", "managedFields"]);
         let mut old_scale = scale_of(call, old)?;
-        if let Some(entries) = to_scale(entries, &replicas_in) {
+        if let Some(entries) = to_scale(old.at(&["metadata", "managedFields"]), &|it: &str| replicas_in(call, it)) {
             metadata::set(&mut old_scale, "managedFields", entries);
         }
         let (scale, managed_fields) = new(&old_scale, &now)?;
-        let (uid, found) = (metadata::text(&scale, "uid"), metadata::text(old, "uid"));
-        if !uid.is_empty() && uid != found {
-            let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
-            return Err(Failure::conflict_of_part(call.resource, "scale", &call.target.name, &why));
-        }
-        let version = metadata::text(&scale, "resourceVersion");
-        if !version.is_empty() && version != metadata::text(old, "resourceVersion") {
-            return Err(Failure::modified(call.resource, &call.target.name));
-        }
-        let replicas = scale.at(&["spec", "replicas"]).and_then(Value::as_i64).unwrap_or_default();
-        if replicas < 0 {
-            let mut errors = api::field::Errors::new();
-            let at = api::field::Path::new("spec");
-            errors.invalid(at.child("replicas"), replicas, "must be greater than or equal to 0");
-            return Err(Failure::invalid("autoscaling", "Scale", &call.target.name, &errors));
-        }
-        let mut object = old.clone();
-        let custom = call.custom().and_then(|custom| custom.meaning.scale());
-        if let Some(scale) = custom {
-            scale.set_wanted(&mut object, replicas).map_err(Failure::internal)?;
-        } else if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-            spec.insert("replicas", replicas);
-        }
-        let api_version = call.resource.api_version(&call.target.version);
-        match to_parent(entries, managed_fields.as_ref(), &api_version, &replicas_in) {
-            Some(entries) => metadata::set(&mut object, "managedFields", entries),
-            None => metadata::remove(&mut object, "managedFields"),
-        }
-        change(call, object, &GivenEmpty::default(), old, "", Tracking::Done)
+        Ok(Decision::Admit(Box::new(ScaleChange { scale, managed_fields, old_scale, dry_run })))
     })
     .await?;
     Ok(match done {
-        Done::Stored(object) => Answer::json(200, &scale_of(call, &call.decode(&object))?),
+        Done::Stored(object) => {
+            let converted = call.converted(&object).await?;
+            Answer::json(200, &scale_of(call, &call.decode(&converted))?)
+        }
         Done::Deleted(value) | Done::Dry(value) => Answer::json(200, &scale_of(call, &value)?),
     })
+}
+
+/// A changed Scale.
+struct ScaleChange {
+    scale: Value,
+    managed_fields: Option<Value>,
+    old_scale: Value,
+    dry_run: bool,
+}
+
+impl Proposal for ScaleChange {
+    fn admit<'a>(self: Box<Self>, call: &'a Call<'_>, old: &'a Value) -> BoxFuture<'a, Result<Decision<'a>>>
+    where
+        Self: 'a,
+    {
+        Box::pin(async move {
+            let Self { mut scale, managed_fields, old_scale, dry_run } = *self;
+            let options = || call.options("UpdateOptions");
+            let attributes = call.attributes(Operation::Update, "scale", dry_run, &options);
+            let attributes = Attributes { old: Some(&old_scale), ..attributes };
+            if let Some(managed_fields) = &managed_fields {
+                metadata::set(&mut scale, "managedFields", managed_fields.clone());
+            }
+            call.server.admission.mutate(&attributes, &mut scale).await?;
+            metadata::remove(&mut scale, "managedFields");
+            let object = scaled(call, old, &scale, managed_fields.as_ref())?;
+            let (given_empty, subresource, tracking) = (GivenEmpty::default(), "", Tracking::Done);
+            let based_on = BasedOn::of(call, &object);
+            let change_ = Change { object, given_empty, based_on, subresource, tracking, dry_run, is_whole: false };
+            let decision = change(call, change_, old).await?;
+            // Kubernetes: validating admission sees the numbers of the objects before and after, without owners.
+            let after = match &decision {
+                Decision::Put(object) => scale_of(call, object)?,
+                _ => scale,
+            };
+            let mut before = old_scale.clone();
+            metadata::remove(&mut before, "managedFields");
+            let attributes = Attributes { object: Some(&after), old: Some(&before), ..attributes };
+            call.server.admission.validate(&attributes).await?;
+            Ok(decision)
+        })
+    }
+}
+
+/// The object with the number of replicas of a Scale.
+fn scaled(call: &Call<'_>, old: &Value, scale: &Value, managed_fields: Option<&Value>) -> Result<Value> {
+    let (uid, found) = (metadata::text(scale, "uid"), metadata::text(old, "uid"));
+    if !uid.is_empty() && uid != found {
+        let why = format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {found}");
+        return Err(Failure::conflict_of_part(call.resource, "scale", &call.target.name, &why));
+    }
+    let version = metadata::text(scale, "resourceVersion");
+    if !version.is_empty() && version != metadata::text(old, "resourceVersion") {
+        return Err(Failure::modified(call.resource, &call.target.name));
+    }
+    let replicas = scale.int_at(&["spec", "replicas"]);
+    if replicas < 0 {
+        let mut errors = api::field::Errors::new();
+        let at = api::field::Path::new("spec");
+        errors.invalid(at.child("replicas"), replicas, "must be greater than or equal to 0");
+        return Err(Failure::invalid("autoscaling", "Scale", &call.target.name, &errors));
+    }
+    let mut object = old.clone();
+    let custom = call.custom().and_then(|custom| custom.meaning.scale());
+    if let Some(scale) = custom {
+        scale.set_wanted(&mut object, replicas).map_err(Failure::internal)?;
+    } else if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.insert("replicas", replicas);
+    }
+    let api_version = call.resource.api_version(&call.target.version);
+    let entries = old.at(&["metadata", "managedFields"]);
+    match to_parent(entries, managed_fields, &api_version, &|it: &str| replicas_in(call, it)) {
+        Some(entries) => metadata::set(&mut object, "managedFields", entries),
+        None => metadata::remove(&mut object, "managedFields"),
+    }
+    Ok(object)
 }

@@ -9,16 +9,14 @@ use api::json::Value;
 use super::super::ownership;
 use super::super::reviews::texts;
 use super::Call;
-use crate::admission::node_restriction::Change;
-use crate::clock;
-use crate::http::answer::Answer;
-use crate::http::payload::{self, FieldValidation};
-use crate::http::status::{Failure, Result};
-use crate::http::warnings;
+use crate::admission::{Attributes, Operation};
 use crate::identity::service_accounts::{Bound, Lifetime, Reference};
-use crate::objects::apply::{Single, Versions as _, Write};
-use crate::objects::metadata;
-use crate::resources;
+use crate::resources::{self, Resource};
+use crate::wire::answer::Answer;
+use crate::wire::payload::{self, FieldValidation};
+use crate::wire::status::{Failure, Result};
+use crate::wire::warnings;
+use api::metadata;
 
 const GROUP: &str = "authentication.k8s.io";
 const KIND: &str = "TokenRequest";
@@ -26,13 +24,13 @@ const KIND: &str = "TokenRequest";
 const DEFAULT_SECONDS: i64 = 3600;
 const SECONDS_MIN: i64 = 600;
 const SECONDS_MAX: i64 = 1 << 32;
-/// What the kubelet asks for on behalf of old clients that do not read a token again,
+/// Lifetime that the kubelet requests on behalf of old clients that do not reload a token.
 const WARN_SECONDS: i64 = 3607;
 /// and what it gets.
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
 pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
-    call.is_dry_run()?;
+    let dry_run = call.is_dry_run()?;
     let validation = FieldValidation::from_query(call.query, "CreateOptions")?;
     let payload = payload::read(call.headers, &call.body, KIND)?;
     let of = api::types::by_kind(GROUP, "v1", KIND);
@@ -40,14 +38,24 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     warnings::add(payload::check_fields(validation, KIND, "v1", decoded.complaints)?);
     let mut request = decoded.object;
     let (namespace, name) = (call.target.namespace.as_str(), call.target.name.as_str());
-    let given = metadata::text(&request, "namespace");
+    let given = metadata::namespace(&request);
     if !given.is_empty() && given != namespace {
         let message = "the namespace of the provided object does not match the namespace sent on the request";
         return Err(Failure::bad_request(message));
     }
+    metadata::set(&mut request, "namespace", namespace);
+    if let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut)
+        && spec.get("expirationSeconds").is_none_or(Value::is_null)
+    {
+        spec.insert("expirationSeconds", DEFAULT_SECONDS);
+    }
+    // Requests have managed fields, like objects.
+    ownership::own(call, (GROUP, KIND), "token", &mut request);
     call.wait_for_now().await?;
-    call.restrict_node("token", Change::Create(&request))?;
-    let given = metadata::text(&request, "name");
+    let options = || call.options("CreateOptions");
+    let attributes = call.attributes(Operation::Create, "token", dry_run, &options);
+    call.server.admission.mutate(&attributes, &mut request).await?;
+    let given = metadata::name(&request);
     if !given.is_empty() && given != name {
         let mut errors = Errors::new();
         let detail = "must match the service account name if specified";
@@ -68,28 +76,28 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     if audiences.is_empty() {
         audiences = accounts.audiences().to_vec();
     }
-    let seconds = request.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64).unwrap_or(DEFAULT_SECONDS);
+    let seconds = request.i64_at(&["spec", "expirationSeconds"]).unwrap_or(DEFAULT_SECONDS);
     let errors = validate(&request, seconds);
     if !errors.is_empty() {
         return Err(Failure::invalid(GROUP, KIND, "", &errors));
     }
+    let now = call.now();
+    metadata::set(&mut request, "name", name);
+    metadata::set(&mut request, "uid", uid);
+    metadata::set(&mut request, "creationTimestamp", now.to_string());
+    call.server.admission.validate(&Attributes { object: Some(&request), ..attributes }).await?;
     let bound = bind(call, &request, name)?;
     let mut lifetime = Lifetime { seconds, warn_after_seconds: None };
     let for_server = audiences.iter().all(|it| accounts.audiences().contains(it));
     if bound.pod.is_some() && seconds == WARN_SECONDS && for_server {
         lifetime = Lifetime { seconds: EXTENDED_SECONDS, warn_after_seconds: Some(seconds) };
     }
-    let now = clock::now();
-    let token = accounts.issue(&account, &bound, &audiences, now, lifetime);
-    let token = token.ok_or_else(|| Failure::internal("failed to generate token"))?;
-    metadata::set(&mut request, "name", name);
-    metadata::set(&mut request, "namespace", namespace);
-    metadata::set(&mut request, "uid", uid);
-    metadata::set(&mut request, "creationTimestamp", now.to_string());
+    let issued = accounts.issue(&account, &bound, &audiences, now, lifetime);
+    let (token, id) = issued.ok_or_else(|| Failure::internal("failed to generate token"))?;
+    crate::audit::annotate("authentication.kubernetes.io/issued-credential-id", &format!("JTI={id}"));
     if let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("expirationSeconds", seconds);
     }
-    own(call, &mut request, &now.to_string());
     if let Some(spec) = request.get_mut("spec").and_then(Value::as_object_mut) {
         spec.insert("audiences", Value::Array(audiences.into_iter().map(Into::into).collect()));
     }
@@ -99,26 +107,6 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
     }
     let normal = of.and_then(|of| api::types::decode(of, &request).ok()).map_or(request, |normal| normal.value);
     Ok(Answer::json(201, &normal))
-}
-
-/// Requests are answered with managed fields, like objects.
-fn own(call: &Call<'_>, request: &mut Value, now: &str) {
-    static VERSIONS: Single = Single::new(KIND);
-    let api_version = resources::api_version(GROUP, "v1");
-    let manager = ownership::manager(call);
-    let write = Write {
-        versions: &VERSIONS,
-        api_version: &api_version,
-        kind: KIND,
-        subresource: "token",
-        manager: &manager,
-        now,
-    };
-    let managed_fields = write.update(&VERSIONS.empty(&api_version), request);
-    metadata::remove(request, "managedFields");
-    if let Some(managed_fields) = managed_fields {
-        metadata::set(request, "managedFields", managed_fields);
-    }
 }
 
 fn validate(request: &Value, seconds: i64) -> Errors {
@@ -151,48 +139,47 @@ fn conflict(group: &str, kind: &str, name: &str, why: &str) -> Box<Failure> {
     failure.with_detail("kind", kind)
 }
 
-/// What the token is bound to, as it exists now.
+/// Returns the objects that the token is bound to, as they exist now.
 fn bind(call: &Call<'_>, request: &Value, account: &str) -> Result<Bound> {
     let mut bound = Bound::default();
     let Some(reference) = request.at(&["spec", "boundObjectRef"]).filter(|it| !it.is_null()) else {
         return Ok(bound);
     };
-    let at = |field: &str| reference.str_at(&[field]).unwrap_or_default();
+    let at = |field: &str| reference.text(field);
     let (kind, api_version, name) = (at("kind"), at("apiVersion"), at("name"));
-    // Kubernetes: a version that cannot be read is none, and what stands there may be a kind of its own group.
+    // Kubernetes: an unreadable version counts as empty, and the value may be a kind of its own group.
     let (group, version) = match api_version.split('/').collect::<Vec<_>>().as_slice() {
         [group, version] => (*group, *version),
         [version] => ("", *version),
         _ => ("", ""),
     };
-    let (plural, namespace) = match (group, kind) {
-        ("", "Pod") => ("pods", call.target.namespace.as_str()),
-        ("", "Secret") => ("secrets", call.target.namespace.as_str()),
-        ("", "Node") => ("nodes", ""),
+    let (resource, namespace) = match (group, kind) {
+        ("", "Pod") => (resources::PODS, call.target.namespace.as_str()),
+        ("", "Secret") => (resources::SECRETS, call.target.namespace.as_str()),
+        ("", "Node") => (resources::NODES, ""),
         _ => {
             let shown = format!("{group}/{version}, Kind={kind}");
             return Err(Failure::bad_request(format!("cannot bind token to object of type {shown}")));
         }
     };
-    let find = |plural: &str, namespace: &str, name: &str| {
-        let resource = resources::find("", "v1", plural).ok_or_else(Failure::no_resource)?;
+    let find = |resource: &'static Resource<'static>, namespace: &str, name: &str| {
         Failure::check_name_parameter(name)?;
         let found = call.server.cache.resource(&resource.prefix()).get(&resource.key(namespace, name));
         found.map(|object| object.decode()).ok_or_else(|| Failure::not_found(resource, name))
     };
-    let object = find(plural, namespace, name)?;
+    let object = find(resource, namespace, name)?;
     let uid = metadata::text(&object, "uid").to_owned();
     let this = Reference { name: name.to_owned(), uid: uid.clone() };
     match kind {
         "Pod" => {
-            if object.str_at(&["spec", "serviceAccountName"]).unwrap_or_default() != account {
+            if object.text_at(&["spec", "serviceAccountName"]) != account {
                 return Err(Failure::bad_request(format!(
                     "cannot bind token for serviceaccount \"{account}\" to pod running with different serviceaccount name."
                 )));
             }
             let node = object.str_at(&["spec", "nodeName"]).filter(|node| !node.is_empty());
             bound.node = node.map(|node| {
-                let uid = find("nodes", "", node).map(|node| metadata::text(&node, "uid").to_owned());
+                let uid = find(resources::NODES, "", node).map(|node| metadata::text(&node, "uid").to_owned());
                 Reference { name: node.to_owned(), uid: uid.unwrap_or_default() }
             });
             bound.pod = Some(this);

@@ -1,4 +1,4 @@
-//! Which texts have a format, and what is wrong with the others.
+//! Validation of formats, with the errors of invalid texts.
 //!
 //! The rules are Kubernetes' regular expressions, checked octet by octet; the texts quote them. Some count octets and
 //! say "characters", others say "bytes", as Kubernetes does. Follows Kubernetes `apimachinery/pkg/util/validation`,
@@ -138,7 +138,7 @@ pub(super) fn date(text: &str) -> Vec<String> {
 }
 
 pub(super) fn date_time(text: &str) -> Vec<String> {
-    // Whatever stands behind a second T is not looked at.
+    // Text after a second T is ignored.
     let mut parts = text.split(['t', 'T']);
     let is_date_time = match (parts.next(), parts.next()) {
         (Some(date), Some(time)) => is_date(date.as_bytes()) && is_time(time).is_some(),
@@ -180,7 +180,7 @@ fn is_label_key(text: &[u8]) -> bool {
         && text.last().is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// `2006-01-02`, a day that exists.
+/// Whether a text is an existing date such as `2006-01-02`.
 fn is_date(text: &[u8]) -> bool {
     let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text else { return false };
     let (Some(century), Some(year)) = (two_digits(y1, y2), two_digits(y3, y4)) else { return false };

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use api::go_text;
 
-/// Why a text is not an address.
+/// A reason why a text is not an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AddressError<'t> {
     text: &'t str,
@@ -39,7 +39,7 @@ pub(crate) fn parse_address(text: &str) -> Parsed<'_, (IpAddr, bool)> {
     }
 }
 
-/// An IPv4 address inside an IPv6 one.
+/// Whether an address is an IPv4 address inside an IPv6 one.
 pub(crate) fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
 }

@@ -1,7 +1,7 @@
-//! What can be said of sums, extremes and order where a part of the list is known, and the rest is still to be drawn from candidates.
+//! Sums, extremes and order of partly known lists, whose other elements are still to be drawn from candidates.
 //!
-//! With this many places open, the least that can be drawn are the least of the candidates, and the most the greatest. Elements of several
-//! kinds have no such order: then nothing is said.
+//! For a number of open places, the minimum comes from the smallest candidates and the maximum from the
+//! greatest. Elements of several kinds have no such order: the result is then unknown.
 
 use std::cmp::Ordering;
 
@@ -41,7 +41,7 @@ fn extreme<'v>(operands: &[Value<'v>], better: Ordering) -> Option<Value<'v>> {
     let best_of =
         |values: Vec<Value<'v>>| values.into_iter().reduce(|a, b| if order(&b, &a) == better { b } else { a });
     let best = best_of(list.all().map(|member| Some(ends(&member.value)?.0)).collect::<Option<_>>()?)?;
-    // What must be there at least: members that are certain, and the worst that can be drawn.
+    // The minimum contents: certain members, and the worst candidates.
     let mut certain: Vec<Value<'v>> =
         list.certain_members().map(|member| Some(ends(&member.value)?.1)).collect::<Option<_>>()?;
     let mut worst: Vec<Value<'v>> =
@@ -91,7 +91,7 @@ fn value_like<'v>(kind: &Value<'v>, sum: i128) -> Option<Value<'v>> {
 
 fn sum<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
     let list = drawn(operands)?;
-    // Of nothing, the sum is the zero of a type that only the call knows.
+    // The sum of an empty list is the zero of a type that is known only to the call.
     if !list.is_of_one_kind() || list.length().0 == 0 {
         return None;
     }
@@ -118,7 +118,7 @@ fn sum<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
         let (mut firsts, mut lasts): (Vec<i128>, Vec<i128>) = ends.into_iter().unzip();
         firsts.sort_unstable();
         lasts.sort_unstable_by(|a, b| b.cmp(a));
-        // The least of as many as must be drawn; of those that need not be, only what lowers the sum.
+        // The smallest of as many as must be drawn; of the optional ones, only those that lower the sum.
         for (count, first) in firsts.iter().take(most).enumerate() {
             low = low.checked_add(if count < least { *first } else { (*first).min(0) })?;
         }
@@ -126,7 +126,7 @@ fn sum<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
             high = high.checked_add(if count < least { *last } else { (*last).max(0) })?;
         }
     }
-    // A sum on the way may overflow even if the whole does not.
+    // A partial sum may overflow even if the total does not.
     value_like(&kind, magnitude)?;
     match (value_like(&kind, low), value_like(&kind, high)) {
         (Some(low), Some(high)) => Some(Value::between(low, high)),
@@ -136,7 +136,7 @@ fn sum<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
 
 /// Sums of doubles depend on the order of adding: the bounds leave room for that.
 fn sum_of_doubles<'v>(list: &Drawn<'v>) -> Option<Value<'v>> {
-    /// Many times what rounding makes of the sum of as many numbers as a list can have.
+    /// A margin for rounding: many times the rounding error of a sum over the longest possible list.
     const ROOM: f64 = 1e-12;
     let mut magnitude = 0.0_f64;
     let mut range = |value: &Value<'v>| match value.range()? {
@@ -170,7 +170,7 @@ fn sum_of_doubles<'v>(list: &Drawn<'v>) -> Option<Value<'v>> {
     (low.is_finite() && high.is_finite()).then(|| Value::between(Value::Double(low), Value::Double(high)))
 }
 
-/// Members that stand at the front out of order decide.
+/// Members at the front that are out of order decide.
 fn is_sorted<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
     let list = drawn(operands)?;
     if !list.is_of_one_kind() {
@@ -193,7 +193,7 @@ fn is_sorted<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
 
 fn includes<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
     let (list, item) = (drawn(operands)?, operands.get(1)?);
-    // What cannot be compared is not what is looked for.
+    // Incomparable elements do not match.
     match list.holds(item) {
         Verdict::TRUE => Some(Value::Bool(true)),
         Verdict::FALSE => Some(Value::Bool(false)),

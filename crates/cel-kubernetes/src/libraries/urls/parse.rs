@@ -1,7 +1,7 @@
 //! URLs as Go reads and writes them.
 //!
-//! Keeps the parts as they were written, except for the host; decodes where Go's rules ask for the decoded form.
-//! Follows Go 1.26 `net/url` in what it takes and in its messages.
+//! Keeps the parts as written, except for the host; decodes where Go's rules require it. Follows Go 1.26
+//! `net/url` in accepted texts and messages.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -14,22 +14,22 @@ use crate::libraries::ip::parse_address;
 #[derive(Clone, Debug)]
 pub struct Url {
     scheme: String,
-    /// What stands behind the scheme where no slash follows it: `a@b.c` of `mailto:a@b.c`.
+    /// The part behind the scheme if no slash follows it: `a@b.c` of `mailto:a@b.c`.
     opaque: String,
     /// User and password as written.
     user: Option<String>,
     /// Decoded, with the port; not always UTF-8.
     host: Vec<u8>,
-    /// The scheme is followed by a single slash.
+    /// Whether the scheme is followed by a single slash.
     omit_host: bool,
     path: String,
-    /// A `?` with nothing behind it.
+    /// Whether there is a `?` with an empty query.
     force_query: bool,
     query: String,
     fragment: String,
 }
 
-/// Why a text is not a URL, in the words of Go's `net/url`.
+/// A reason why a text is not a URL, in the words of Go's `net/url`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parse {}: {message}", go_text::quote(.text))]
 pub struct ParseError {
@@ -37,7 +37,7 @@ pub struct ParseError {
     message: String,
 }
 
-/// The parts of a URL, which differ in what must be escaped.
+/// The parts of a URL, which differ in the characters to escape.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Path,
@@ -90,12 +90,12 @@ impl Url {
         to_text(split_port(&self.host).1)
     }
 
-    /// The path: as written if that is a valid encoding, else encoded anew.
+    /// The path: as written if that is a valid encoding, else re-encoded.
     pub fn escaped_path(&self) -> Cow<'_, str> {
         escaped(&self.path, Part::Path)
     }
 
-    /// The keys and values of the query, decoded, in order. What is malformed is left out.
+    /// The keys and values of the query, decoded, in order. Malformed ones are omitted.
     pub fn query(&self) -> impl Iterator<Item = (String, String)> {
         self.query.split('&').filter(|pair| !pair.is_empty() && !pair.contains(';')).filter_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -106,7 +106,7 @@ impl Url {
     }
 }
 
-/// Prints the URL as Go's `URL.String` does: parts that are not validly encoded are encoded anew.
+/// Prints the URL as Go's `URL.String` does: parts that are not validly encoded are re-encoded.
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.scheme.is_empty() {
@@ -269,7 +269,7 @@ fn check_port(port: &str) -> Result<(), String> {
     }
 }
 
-/// Nothing, or a colon with digits.
+/// Whether the text is empty, or a colon with digits.
 fn is_optional_port(port: &[u8]) -> bool {
     match port.split_first() {
         None => true,
@@ -305,7 +305,8 @@ fn unescape(text: &str, part: Part) -> Result<Cow<'_, [u8]>, String> {
                     let escape = [b"%", after.get(..after.len().min(2)).unwrap_or_default()].concat();
                     return Err(invalid_escape(&escape));
                 };
-                // In a host only octets that are not ASCII can be escaped; in a zone also what a host may hold.
+                // In a host only non-ASCII octets can be escaped; in a zone also characters that are valid in a
+                // host.
                 let is_percent = byte == b'%';
                 let is_allowed = match part {
                     Part::Host => byte >= 0x80 || is_percent,
@@ -349,7 +350,7 @@ fn invalid_escape(escape: &[u8]) -> String {
     quoted
 }
 
-/// The part as written if that is a valid encoding, else encoded anew.
+/// The part as written if that is a valid encoding, else re-encoded.
 fn escaped(text: &str, part: Part) -> Cow<'_, str> {
     let is_valid = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !must_escape(byte, part);
     if text.bytes().all(is_valid) { Cow::Borrowed(text) } else { Cow::Owned(encoded_anew(text, part)) }

@@ -1,4 +1,4 @@
-//! Trees are built by hand: what is tested is the walk, not the checker and not the libraries' prices.
+//! Trees are built by hand: the tests cover the walk, not the checker and not the libraries' prices.
 
 use super::*;
 use crate::cost::{NoHints, Price};
@@ -97,7 +97,7 @@ impl Tree {
     }
 }
 
-/// Knows the sizes at some paths.
+/// Size hints at some paths.
 struct Hints(&'static [(&'static [PathStep<'static>], u64)]);
 
 impl SizeHints for Hints {
@@ -205,7 +205,7 @@ fn keys_and_values_share_a_path_of_three_steps_as_in_the_reference() {
 }
 
 #[test]
-fn a_bound_variable_is_as_large_as_what_it_stands_for() {
+fn bound_variable_has_the_size_of_its_value() {
     let mut tree = Tree::new();
     let (range, init) = (tree.list(&[], "list(dyn)"), tree.text("four"));
     let (condition, step) = (tree.truth(false), tree.variable("x", "string"));

@@ -1,4 +1,4 @@
-//! What can be said of `distinct`, `sort` and `reverse` where a part of the list is known.
+//! `distinct`, `sort` and `reverse` of partly known lists.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn drawn<'o, 'v>(operands: &'o [Value<'v>], operand: usize) -> Option<&'o Drawn<
     }
 }
 
-/// The same elements, somewhere: if the keys have an order.
+/// The same elements in an unknown order, if the keys have an order.
 fn sorted<'v>(operands: &[Value<'v>], keys: usize) -> Option<Value<'v>> {
     let (list, keys) = (drawn(operands, 0)?, drawn(operands, keys)?);
     if list.length() != keys.length() || !keys.is_of_one_kind() {
@@ -45,7 +45,7 @@ fn distinct<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
     for (index, member) in list.members().iter().enumerate() {
         let key = key(member)?;
         match known.get(&key).copied() {
-            // If the earlier one is only perhaps there, this one makes it certain.
+            // If the earlier one is uncertain, this one makes it certain.
             Some(at) => {
                 if let Some(earlier) = members.get_mut(at) {
                     earlier.is_certain |= member.is_certain;
@@ -59,7 +59,7 @@ fn distinct<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
         }
     }
     let mut groups: BTreeMap<Key<'v>, (usize, Value<'v>)> = BTreeMap::new();
-    // Candidates whose value is there already add nothing.
+    // Candidates whose value already exists add nothing.
     let mut silent = 0_usize;
     let drawable = if list.open().1 == 0 { &[] } else { list.candidates() };
     for candidate in drawable {
@@ -71,7 +71,7 @@ fn distinct<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
             group.0 = group.0.saturating_add(1);
         }
     }
-    // A member that is only perhaps there may become certain by a candidate: then its value is there either way.
+    // An uncertain member may become certain by a candidate: then its value exists in any case.
     let is_doubtful = silent > 0 && members.iter().any(|member| !member.is_certain);
     if is_doubtful {
         return None;

@@ -121,7 +121,7 @@ fn ranges_have_a_limit() {
 }
 
 #[test]
-fn flatten_tells_types() {
+fn flatten_infers_types() {
     let call = |operands: &[Value<'static>]| flatten(operands).unwrap_err().message().to_owned();
     assert_eq!(call(&[int(1)]), "no such overload: int.flatten()");
     assert_eq!(call(&[int(1), int(1)]), "no such overload: int.flatten(int)");

@@ -1,6 +1,6 @@
 //! `math.least(…)` and `math.greatest(…)`: any number of arguments becomes a call with one, two, or a list.
 //!
-//! Literals that are not numbers are refused at once; what else is not a number, the checker finds.
+//! Literals that are not numbers are rejected at once; other non-numbers are found by the checker.
 
 use crate::syntax::ast::{ExprId, ExprKind, Literal, Name};
 use crate::syntax::macros::{Arity, ExpandResult, Expansion, Macro};

@@ -51,7 +51,7 @@ pub(super) fn is_subtracter(value: &Value<'_>) -> bool {
     is_number(value) || receives(value)
 }
 
-/// Also what can be multiplied.
+/// Whether a value can be divided, or multiplied.
 pub(super) fn is_divider(value: &Value<'_>) -> bool {
     is_number(value) || receives(value)
 }
@@ -149,7 +149,7 @@ pub(super) fn negate<'v>(operands: &[Value<'v>]) -> Outcome<'v> {
     match operands {
         [Value::Int(number)] => int(number.checked_neg()),
         [Value::Double(number)] => Ok(Value::Double(-number)),
-        // No signature says so, but where only run time tells, the reference negates spans too.
+        // No signature declares it, but for overloads chosen at run time the reference negates durations, too.
         [Value::Duration(span)] => duration(span.nanoseconds.checked_neg()),
         _ => Err(EvalError::no_such_overload()),
     }

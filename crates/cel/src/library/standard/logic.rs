@@ -1,7 +1,8 @@
 //! Logic, equality and access.
 //!
-//! All but `!` is the evaluator's own. The price here is what the call itself costs once its operands are paid for: `&&`,
-//! `||` and `?:` are free, and their estimates come from the estimator, because not all operands are evaluated.
+//! All but `!` is implemented by the evaluator. The price is that of the call itself, without its operands:
+//! `&&`, `||` and `?:` are free, and their estimates come from the estimator, because not all operands are
+//! evaluated.
 
 use crate::cost::Price;
 use crate::env::Overload;

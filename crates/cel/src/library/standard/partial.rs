@@ -1,4 +1,4 @@
-//! What can be said of operators and `size` where operands are not known: by the least and greatest values that they can have.
+//! Operators and `size` of unknown operands, computed from their minimum and maximum values.
 
 use super::{arithmetic, order};
 use crate::env::{NativeFunction, PartialFunction};
@@ -29,7 +29,7 @@ fn ranges<'v>(operands: &[Value<'v>]) -> Option<(Range<'v>, Range<'v>)> {
     }
 }
 
-/// Numbers and times, on which operators are monotonous in each operand.
+/// Whether a value is a number or a time, for which operators are monotonic in each operand.
 fn is_quantity(value: &Value<'_>) -> bool {
     match value {
         Value::Double(number) => number.is_finite(),
@@ -38,7 +38,7 @@ fn is_quantity(value: &Value<'_>) -> bool {
     }
 }
 
-/// The least and the greatest result lie where operands are least or greatest: 0 and 1.
+/// The extremes of the result occur at extremes of the operands: 0 and 1.
 fn corners<'v>(operands: &[Value<'v>], call: NativeFunction, at: &[(usize, usize)]) -> Option<Value<'v>> {
     let ((a, b), (c, d)) = ranges(operands)?;
     let (left, right) = ([a, b], [c, d]);
@@ -70,14 +70,14 @@ fn add<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
     }
     let [left, right] = operands else { return None };
     let (left, right) = (as_drawn(left)?, as_drawn(right)?);
-    // What stands on the right follows an unknown number of others, unless all on the left is known.
+    // Elements on the right follow an unknown number of others, unless everything on the left is known.
     let is_left_known = left.prefix() == left.members().len() && left.open().1 == 0;
     let prefix = left.prefix().saturating_add(if is_left_known { right.prefix() } else { 0 });
     let join = |a: &[Member<'v>], b: &[Member<'v>]| a.iter().chain(b).cloned().collect::<Vec<_>>();
     let open = (left.open().0.saturating_add(right.open().0), left.open().1.saturating_add(right.open().1));
     let members = join(left.members(), right.members());
     let candidates = join(drawable(&left), drawable(&right));
-    // A candidate of both may be drawn for each: their values stand for themselves.
+    // A candidate of both may be drawn for each: their values are independent.
     let loose =
         |members: Vec<Member<'v>>| members.into_iter().map(|it| Member::loose(it.value, it.is_certain)).collect();
     Some(Drawn::from_parts(loose(members), loose(candidates), open, prefix).into_value())

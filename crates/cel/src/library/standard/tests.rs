@@ -82,7 +82,7 @@ fn arithmetic_is_checked() {
 }
 
 #[test]
-fn a_wrong_first_operand_is_told_with_the_name() {
+fn wrong_first_operand_error_names_the_function() {
     fails("_+_", &[int(1), Value::Uint(1)], "no such overload");
     fails("_+_", &[Value::Bool(true), int(1)], "no such overload: _+_");
     fails("_+_", &[Value::Null, int(1)], "no such overload: _+_");

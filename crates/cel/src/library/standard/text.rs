@@ -58,7 +58,7 @@ fn on_texts<'v>(operands: &[Value<'v>], test: impl Fn(&str, &str) -> bool) -> Re
     }
 }
 
-/// `matches` with an expression that only run time tells.
+/// `matches` with a pattern that is known only at run time.
 pub(super) fn matches<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
     match operands {
         [Value::String(text), Value::String(pattern)] => {

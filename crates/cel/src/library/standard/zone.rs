@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_zone_fails_with_the_reference_texts() {
+    fn invalid_zone_fails_with_reference_texts() {
         fails("Z", "unknown time zone Z");
         fails("utc", "unknown time zone utc");
         fails("+0530", "unknown time zone +0530");

@@ -10,16 +10,16 @@ use super::number;
 use crate::value::bounds::check_text;
 use crate::value::{EvalError, List, Value, go_quote};
 
-/// How values are written.
+/// Style of formatting values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Style {
-    /// As up to version 3.
+    /// Format of versions up to 3.
     Localized,
-    /// As from version 4 on.
+    /// Format from version 4 on.
     Plain,
 }
 
-/// What a clause asks for.
+/// Verb of a formatting clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     String,
@@ -38,7 +38,7 @@ pub(super) enum Piece<'f> {
     Clause(Verb),
 }
 
-/// How many digits follow the point unless the clause says so.
+/// Number of digits after the decimal point if the clause does not give a precision.
 const DEFAULT_PRECISION: usize = 6;
 
 pub(super) fn format(format: &str, arguments: &List<'_>, style: Style) -> Result<String, EvalError> {
@@ -143,7 +143,7 @@ fn read_precision(text: &str) -> Result<(usize, &str), String> {
     }
 }
 
-/// Why a value cannot be written.
+/// A reason why a value cannot be formatted.
 pub(super) enum Refusal {
     /// The clause does not take values of this type.
     Type(Verb, Style, String),
@@ -171,7 +171,7 @@ impl Refusal {
     }
 }
 
-/// What a clause can be used on.
+/// Message that lists the types a clause can be used on.
 fn expectation(verb: Verb, style: Style) -> &'static str {
     match (verb, style) {
         (Verb::String, _) => {

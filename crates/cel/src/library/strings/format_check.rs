@@ -6,7 +6,7 @@ use crate::source::Issues;
 use crate::syntax::ast::{Ast, ExprId, ExprKind, ListElement, Literal};
 use crate::types::Type;
 
-/// What is wrong with a call of `format`, and the node at which to show it.
+/// An error in a call of `format`, and the node at which to report it.
 #[derive(Debug, PartialEq, Eq)]
 struct FormatIssue {
     /// The call, or the argument that does not fit its clause.
@@ -15,7 +15,7 @@ struct FormatIssue {
     message: String,
 }
 
-/// Finds what is wrong with a call of `string.format`, if format string and list are written as literals.
+/// Finds the error in a call of `string.format`, if format string and list are literals.
 ///
 /// `version` is the version of the strings library that the environment holds. Calls of something else have no issues.
 fn check_format_call(typed: &TypedAst, call: ExprId, version: u32) -> Option<FormatIssue> {
@@ -36,7 +36,7 @@ fn check_format_call(typed: &TypedAst, call: ExprId, version: u32) -> Option<For
     check(typed, call, format, arguments, style).err()
 }
 
-/// Reports what is wrong with calls of `string.format`: cel-go's `stringFormatValidator`.
+/// Reports the errors in calls of `string.format`: cel-go's `stringFormatValidator`.
 pub(super) fn report(typed: &TypedAst, issues: &mut Issues, version: u32) {
     for call in typed.ast().postorder(typed.ast().root()) {
         if let Some(issue) = check_format_call(typed, call, version) {
@@ -56,7 +56,7 @@ fn check(
     let mut rest = format;
     let mut next = 0_usize;
     while let Some(piece) = next_piece(&mut rest, || Ok(())) {
-        // A missing argument is told before a clause that cannot be read, but after a lone `%` at the end.
+        // A missing argument is reported before an invalid clause, but after a lone `%` at the end.
         let argument = arguments.get(next);
         let verb = match piece {
             Ok(Piece::Text(_)) => continue,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-/// More digits than any double has after the point; what is asked beyond that is zeros.
+/// More digits than any double has after the point; further digits are zeros.
 const DIGITS_MAX: usize = 1_100;
 
 /// A double with this many digits after the point, as Go's `%.Nf` prints it.
@@ -35,7 +35,7 @@ fn pad(text: &mut String, precision: usize) {
     text.extend(std::iter::repeat_n('0', precision.saturating_sub(DIGITS_MAX)));
 }
 
-/// What the reference's localized printer writes where a number in a format is too large for it.
+/// Text that the reference's localized printer writes for a number that is too large for a format.
 const NO_VERB: &str = "%!(NOVERB)";
 const FORMAT_NUMBER_MAX: usize = 1_000_000;
 

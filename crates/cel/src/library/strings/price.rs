@@ -1,4 +1,4 @@
-//! What functions over strings cost in Kubernetes.
+//! Kubernetes' prices of string functions.
 
 use std::ops::ControlFlow;
 
@@ -15,7 +15,7 @@ pub(super) const SEARCH: Price = Price::Sized {
     when_dynamic: true,
 };
 
-/// What walking through a value costs: 1 for each leaf, a tenth for each octet of text.
+/// Cost of traversing a value: 1 for each leaf, a tenth for each octet of text.
 fn walk(value: &Value<'_>) -> u64 {
     let octets = |length: usize| (length as f64 * STRING_TRAVERSAL_FACTOR) as u64;
     match value {
@@ -63,11 +63,11 @@ pub(super) const REPLACE: Price = Price::Sized {
     when_dynamic: true,
 };
 
-/// How long a text can be after parts of it were replaced.
+/// Range of the length of a text after parts of it were replaced.
 fn replaced_size(text: Size, part: Size, replacement: Size) -> Size {
     let fitting = |text: u64, part: u64| (text as f64 / part as f64).ceil() as u64;
-    // An empty part stands around every code point. Where a replacement cannot make the text longer (or shorter), nothing
-    // replaced is the extreme; else everything replaced is.
+    // An empty part matches around every code point. If a replacement cannot lengthen (or shorten) the text,
+    // the extreme is no replacement; otherwise it is the replacement of everything.
     let (count, kept) = if part.min == 0 {
         (text.max.saturating_add(1), text.max)
     } else if replacement.max <= part.min {

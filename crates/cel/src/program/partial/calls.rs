@@ -1,20 +1,20 @@
 //! Calls and comparisons with operands that are not known.
 
 use super::super::call;
-use super::super::machine::{Evaluated, Machine, Tested};
+use super::super::machine::{Evaluated, Machine, TestResult};
 use super::super::node::CallNode;
 use super::super::trace::Tracer;
 use crate::cost::Price;
 use crate::value::unknown::Union;
 use crate::value::{ErrorKind, EvalError, Failing, Shape, Unknown, Value};
 
-/// How many combinations of what operands can be are tried one by one.
+/// Maximum number of combinations of operand values that are tried one by one.
 const COMBINATIONS_MAX: usize = 256;
 
-/// How many integers are tried one by one.
+/// Maximum number of integers that are tried one by one.
 const INTEGERS_MAX: i64 = 16;
 
-/// What an operand can be, where that is a few values.
+/// The possible values of an operand, if they are few.
 fn options<'o, 'a>(operand: &'o Value<'a>) -> &'o [Value<'a>] {
     match operand {
         Value::Unknown(unknown) => match unknown.shape() {
@@ -35,7 +35,8 @@ fn after<'a>(mut value: Value<'a>, operands: &[Value<'a>]) -> Value<'a> {
     value
 }
 
-/// Runs something on each combination of what operands can be, if these are few, and else on the operands as they are.
+/// Runs a function on each combination of possible operand values, if these are few, and else on the operands
+/// as they are.
 fn combine<'a>(
     operands: &[Value<'a>],
     run: &mut dyn FnMut(&[Value<'a>]) -> Evaluated<'a>,
@@ -73,7 +74,7 @@ fn combine<'a>(
     Ok(after(union.finish(), operands))
 }
 
-/// The same operands with each range of few integers written out.
+/// The operands with each small range of integers written out.
 fn with_integers<'a>(operands: &[Value<'a>]) -> Option<Vec<Value<'a>>> {
     let mut changed = false;
     let written = operands.iter().map(|operand| match operand {
@@ -128,8 +129,10 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 };
             }
             let result = call::run(&call.code, &call.name, operands);
-            if result.is_err() && call.price.fails_on(operands) {
-                return Err(call::aborted());
+            if let Err(error) = &result
+                && call.price.fails_on(operands)
+            {
+                return Err(call::aborted(error));
             }
             match result {
                 Ok(value) => {
@@ -148,7 +151,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         left: &Value<'a>,
         right: &Value<'a>,
         negated: bool,
-    ) -> Result<Tested<'a>, EvalError> {
+    ) -> Result<TestResult<'a>, EvalError> {
         let value = combine(&[left.clone(), right.clone()], &mut |operands| {
             let [left, right] = operands else { return Ok(Value::Unknown(Unknown::anything())) };
             if operands.iter().any(is_unknown) {

@@ -1,4 +1,4 @@
-//! Which variables a part of the plan reads: what it comes to can be remembered by their values.
+//! Variables that a part of the plan reads: its results can be cached by their values.
 
 use super::super::Program;
 use super::super::node::{Attribute, Base, FoldCondition, FoldStep, Kind, Node, QualifierKey};
@@ -6,13 +6,13 @@ use crate::cost::Price;
 
 /// A part of the plan that reads nothing but a few local variables.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Closed {
+pub(super) struct ClosedTerm {
     /// The variables that it reads.
     pub(super) slots: [Option<usize>; 2],
 }
 
 /// The variables that a part of the plan reads, if it reads at most two, and no input.
-pub(super) fn closed(program: &Program, body: &Node) -> Option<Closed> {
+pub(super) fn closed(program: &Program, body: &Node) -> Option<ClosedTerm> {
     let mut reads =
         Reads { program, read: Vec::new(), bound: Vec::new(), reads_input: false, is_too_deep: false, depth: 0 };
     reads.node(body);
@@ -23,10 +23,10 @@ pub(super) fn closed(program: &Program, body: &Node) -> Option<Closed> {
         return None;
     }
     let mut slots = reads.read.into_iter();
-    Some(Closed { slots: [slots.next(), slots.next()] })
+    Some(ClosedTerm { slots: [slots.next(), slots.next()] })
 }
 
-/// A call somewhere in there ends the whole evaluation if its operand fails.
+/// Whether a call in the body ends the whole evaluation if its operand fails.
 pub(in super::super) fn can_end(program: &Program, body: &Node) -> bool {
     let mut found = false;
     let mut reads =
@@ -42,9 +42,9 @@ struct Reads<'p> {
     read: Vec<usize>,
     bound: Vec<usize>,
     reads_input: bool,
-    /// Some of it was not looked through.
+    /// Whether a part was not analyzed.
     is_too_deep: bool,
-    /// How many first values of accumulators are being looked through, one inside the other.
+    /// Nesting depth of initial accumulator values.
     depth: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Loops over lists that are still being drawn.
 
 use super::super::fold::or_error;
-use super::super::machine::{Evaluated, Machine, Tested};
+use super::super::machine::{Evaluated, Machine, TestResult};
 use super::super::node::{Base, Collect, Fold, FoldStep, Kind, Node, Quantifier};
 use super::super::trace::Tracer;
 use super::closed::can_end;
@@ -9,7 +9,7 @@ use crate::value::drawn::{Drawn, Element, Member, NO_CHAIN};
 use crate::value::unknown::Union;
 use crate::value::{EvalError, Failing, Map, Shape, Unknown, Value, Verdict};
 
-/// Where a loop puts an element, and its index if it has a second variable.
+/// Slots for the element, and for its index if the loop has a second variable.
 #[derive(Clone, Copy)]
 struct Variables {
     element: usize,
@@ -25,7 +25,7 @@ impl Variables {
     }
 }
 
-/// A range that cannot be gone through: a map of which some entries are not known.
+/// Replaces a range that cannot be iterated, a map with unknown entries, by an unknown value.
 pub(in super::super) fn closed_range(range: Value<'_>) -> Value<'_> {
     match &range {
         Value::Map(map) if Map::is_partial(map) => Value::Unknown(Unknown::anything()),
@@ -34,7 +34,7 @@ pub(in super::super) fn closed_range(range: Value<'_>) -> Value<'_> {
 }
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
-    /// The list as the bodies around see it: what they are about has been drawn.
+    /// The list as seen by the enclosing bodies: their elements are already drawn.
     #[cold]
     pub(in super::super) fn as_seen_here(&mut self, unknown: Unknown<'a>) -> Value<'a> {
         let drawn: &[u32] = self.tracer().recall().map_or(&[], |recall| &recall.drawn);
@@ -47,7 +47,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
     }
 
-    /// What a body comes to for an element of a list; an error is a value, if it is not fatal.
+    /// Evaluates a loop body for an element of a list; a non-fatal error is returned as a value.
     fn eval_body(
         &mut self,
         body: &'a Node,
@@ -102,7 +102,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         &mut self,
         it: &'a Quantifier,
         range: &Unknown<'a>,
-    ) -> Result<Tested<'a>, EvalError> {
+    ) -> Result<TestResult<'a>, EvalError> {
         let verdict = match range.shape() {
             Some(Shape::Drawn(list)) => {
                 let variables = Variables::new(it.variable, it.second_variable);
@@ -267,7 +267,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         })
     }
 
-    /// Whether an element passes, and what is added for it if it does.
+    /// Whether an element passes, and the element to add if it does.
     fn collect_one(
         &mut self,
         it: &'a Collect,
@@ -288,7 +288,8 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         Ok((passes, value))
     }
 
-    /// By which way an element of the collected list comes from an element of the host's list.
+    /// Returns the derivation by which an element of the collected list was computed from an element of the
+    /// host's list.
     fn chain_of(&mut self, it: &'a Collect, member: &Member<'a>) -> u32 {
         if it.adds_variable && it.second_variable.is_none() {
             return member.chain;
@@ -323,7 +324,8 @@ fn index_of<'a>(element: Element, list: &Drawn<'a>) -> Value<'a> {
     }
 }
 
-/// The condition of a loop that counts the elements for which it holds, and asks whether there is one: `exists_one`.
+/// Returns the condition of `exists_one`: a loop that counts the elements that satisfy it and tests for exactly
+/// one.
 fn counted(fold: &Fold) -> Option<&Node> {
     match &fold.step {
         FoldStep::Assign(Node { kind: Kind::Attribute(step), .. }) if fold.counts => match &step.base {

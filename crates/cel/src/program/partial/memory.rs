@@ -1,64 +1,64 @@
-//! What bodies of loops came to, for elements that come again in the next evaluation.
+//! Cached results of loop bodies, for elements that occur again in the next evaluation.
 
 use std::collections::HashMap;
 
 use super::super::Program;
 use super::super::node::Node;
 use super::super::trace::Tracer;
-use super::closed::{Closed, can_end, closed};
+use super::closed::{ClosedTerm, can_end, closed};
 use crate::syntax::ast::ExprId;
 use crate::value::{EvalError, Value};
 
 /// Answers that depend on nothing but one element of a list, or a pair of them.
 ///
-/// Belongs to one program, and to one way of numbering elements: what [`Drawn`](crate::value::Drawn) calls by a number must be the same
-/// value in every evaluation that uses the memory.
+/// Belongs to one program, and to one numbering of elements: a number in [`Drawn`](crate::value::Drawn) must
+/// denote the same value in every evaluation that uses the memory.
 #[derive(Debug, Default)]
 pub struct Memory {
     answers: HashMap<Question, Value<'static>>,
     chains: HashMap<(u32, ExprId), u32>,
-    closed: HashMap<ExprId, Option<Closed>>,
+    closed: HashMap<ExprId, Option<ClosedTerm>>,
     can_end: HashMap<ExprId, bool>,
     bodies_run: u64,
     answers_used: u64,
 }
 
 impl Memory {
-    /// How often the body of a loop ran on an element.
+    /// Number of times a loop body ran on an element.
     pub fn bodies_run(&self) -> u64 {
         self.bodies_run
     }
 
-    /// How often an answer was remembered instead.
+    /// Number of times a cached result was used instead.
     pub fn answers_used(&self) -> u64 {
         self.answers_used
     }
 }
 
-/// A part of the program, and the elements that it is asked about.
+/// A part of the program, and the elements that it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Question {
     body: ExprId,
     about: [Origin; 2],
 }
 
-/// Where a variable's value comes from: by which way, from which element.
+/// Origin of a variable's value: its derivation and the element.
 type Origin = (u32, u32);
 
 const NOWHERE: Origin = (u32::MAX, u32::MAX);
 
-/// More answers are not remembered.
+/// Maximum number of cached results.
 const ANSWERS_MAX: usize = 1 << 20;
 
 /// The memory during one evaluation.
 #[derive(Debug, Default)]
 pub(in super::super) struct Recall {
     pub(in super::super) memory: Memory,
-    /// Bodies that depend on more than their elements are not run on candidates.
+    /// Whether bodies that depend on more than their elements are skipped for candidates.
     pub(in super::super) is_quick: bool,
     /// The candidates that the bodies around are about: there they have been drawn.
     pub(in super::super) drawn: Vec<u32>,
-    /// Where the local variables come from.
+    /// Origins of the local variables.
     origins: Vec<Option<Origin>>,
 }
 
@@ -74,16 +74,16 @@ impl Recall {
         }
     }
 
-    pub(super) fn closed(&mut self, program: &Program, body: &Node) -> Option<&Closed> {
+    pub(super) fn closed(&mut self, program: &Program, body: &Node) -> Option<&ClosedTerm> {
         self.memory.closed.entry(body.id).or_insert_with(|| closed(program, body)).as_ref()
     }
 
-    /// A call somewhere in the body ends the whole evaluation if its operand fails.
+    /// Whether a call in the body ends the whole evaluation if its operand fails.
     pub(super) fn can_end(&mut self, program: &Program, body: &Node) -> bool {
         *self.memory.can_end.entry(body.id).or_insert_with(|| can_end(program, body))
     }
 
-    /// The question that a body answers now, if its answer can be remembered.
+    /// Returns the cache key of a body, if its result can be cached.
     pub(super) fn question(&mut self, program: &Program, body: &Node) -> Option<Question> {
         let slots = self.closed(program, body)?.slots;
         let mut about = [NOWHERE; 2];
@@ -123,7 +123,7 @@ impl Recall {
         }
     }
 
-    /// The way on from a way, by a body that makes a value of a value.
+    /// Extends a derivation by a body that maps a value to a value.
     pub(super) fn chain(&mut self, from: u32, body: ExprId) -> u32 {
         let next = u32::try_from(self.memory.chains.len()).unwrap_or(u32::MAX).saturating_add(1);
         *self.memory.chains.entry((from, body)).or_insert(next)

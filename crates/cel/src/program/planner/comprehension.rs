@@ -1,10 +1,10 @@
 //! Comprehensions: which of them are `all` and `exists`, `map` and `filter`, so that their accumulator is never a value.
 
-use super::super::machine::LIST_COST;
 use super::super::node::{
-    Attribute, Base, Collect, Element, Fold, FoldCondition, FoldStep, Kind, Node, Quantifier, Way,
+    Attribute, AttributeStrategy, Base, Collect, Element, Fold, FoldCondition, FoldStep, Kind, Node, Quantifier,
 };
 use super::{Local, PlanError, Planner};
+use crate::cost::LIST_CREATION;
 use crate::syntax::ast::{Comprehension, ExprId, ExprKind, ListElement, Literal, Name, operator};
 use crate::value::Value;
 
@@ -85,9 +85,9 @@ impl<'t> Planner<'t> {
         }
         let condition = condition.map(|condition| self.plan(condition)).transpose()?;
         let mut list = self.plan(list)?;
-        let mut list_cost = LIST_COST;
+        let mut list_cost = LIST_CREATION;
         if let Some(Value::List(constant)) = list.constant() {
-            // What is constant costs nothing.
+            // Constants cost nothing.
             list_cost = 0;
             let element = Node { id: list.id, kind: Kind::Constant(constant.get(0).unwrap_or(Value::Null)) };
             list.kind = Kind::List([Element { value: element, optional: false }].into());
@@ -96,7 +96,7 @@ impl<'t> Planner<'t> {
         let mut collect =
             Collect { range, variable, second_variable, condition, list, list_cost, adds_variable: false };
         collect.adds_variable = matches!(collect.element(), Some(Node { kind: Kind::Attribute(element), .. })
-            if matches!(**element, Attribute { way: Way::Local, base: Base::Local(slot), .. } if slot == variable));
+            if matches!(**element, Attribute { way: AttributeStrategy::Local, base: Base::Local(slot), .. } if slot == variable));
         Ok(Kind::Collect(Box::new(collect)))
     }
 
@@ -120,8 +120,8 @@ impl<'t> Planner<'t> {
         if is_seen { None } else { Some((condition, list)) }
     }
 
-    /// Recognizes `all` and `exists`: a loop that ands or ors a predicate into an accumulator which the predicate does not see.
-    /// Answers what ends the loop, and its predicate.
+    /// Recognizes `all` and `exists`: a loop that ands or ors a predicate into an accumulator which the
+    /// predicate does not read. Returns the value that ends the loop, and the predicate.
     fn quantified(&self, it: &Comprehension) -> Option<(bool, ExprId)> {
         let ast = &self.typed.ast;
         let ExprKind::Literal(Literal::Bool(init)) = ast[it.init].kind else { return None };
@@ -140,7 +140,7 @@ impl<'t> Planner<'t> {
         is_quantifier.then_some((decisive, *predicate))
     }
 
-    /// Recognizes `exists_one`: a loop that counts, and asks at the end whether it has counted one.
+    /// Recognizes `exists_one`: a loop that counts matches and finally tests for exactly one.
     fn counts(&self, it: &Comprehension) -> bool {
         let is_int = |id: ExprId, number: i64| matches!(self.typed.ast[id].kind, ExprKind::Literal(Literal::Int(literal)) if literal == number);
         let is_step = || {
@@ -162,7 +162,7 @@ impl<'t> Planner<'t> {
         }
     }
 
-    /// The name is read somewhere below, other than as the accumulator of a loop of its own.
+    /// Whether the name is read below the node, other than as the accumulator of an inner loop.
     fn reads(&self, id: ExprId, name: &Name) -> bool {
         match &self.typed.ast[id].kind {
             ExprKind::Ident(ident) => ident == name,
@@ -173,7 +173,7 @@ impl<'t> Planner<'t> {
         }
     }
 
-    /// Recognizes what `map` and `filter` do with their accumulator, so that the list grows in place.
+    /// Recognizes the accumulator steps of `map` and `filter`, so that the list grows in place.
     fn plan_list_step(&mut self, it: &'t Comprehension) -> Result<FoldStep, PlanError> {
         match self.appended_if(it) {
             Some((None, list)) => Ok(FoldStep::Append(self.plan(list)?)),

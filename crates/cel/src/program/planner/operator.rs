@@ -90,7 +90,7 @@ pub(super) fn plan_index(name: &Name, operands: &mut Vec<Node>) -> Option<Kind> 
     Some(Kind::Attribute(Box::new(attribute)))
 }
 
-/// The terms of a chain of one operator: the balanced tree that the parser makes of it has no meaning.
+/// The terms of a chain of one operator: the parser's balanced tree is irrelevant.
 fn flatten(operands: &mut Vec<Node>, terms_of: impl Fn(Kind) -> Result<Box<[Node]>, Kind>) -> Box<[Node]> {
     let mut terms = Vec::with_capacity(operands.len());
     for Node { id, kind } in operands.drain(..) {

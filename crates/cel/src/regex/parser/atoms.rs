@@ -98,7 +98,7 @@ fn class_character<'r>(text: &'r str, class: &str) -> Result<(u32, &'r str), Err
     }
 }
 
-/// Parses an escape that stands for one character, which may be a surrogate.
+/// Parses an escape of one character, which may be a surrogate.
 pub(super) fn character_escape(text: &str) -> Result<(u32, &str), Error> {
     let escaped = skip(text, "\\".len());
     let Some(c) = escaped.chars().next() else {
@@ -133,8 +133,8 @@ fn octal(digits: &str) -> (u32, &str) {
     (u32::from_str_radix(consumed(digits, rest), 8).unwrap_or_default(), rest)
 }
 
-/// Reads what follows `\x`: two digits, or any number of digits in braces.
-/// The rest stands behind the last character looked at, also when there is no number.
+/// Parses the text behind `\x`: two digits, or any number of digits in braces. Returns the rest behind the last
+/// examined character, also without a number.
 fn hexadecimal(text: &str) -> (Option<u32>, &str) {
     let mut chars = text.chars();
     let Some(first) = chars.next() else {

@@ -1,4 +1,4 @@
-//! The parser's stack: finished nodes, open groups and bars, and the limits on what grows there.
+//! The parser's stack: finished nodes, open groups and bars, and limits on their size.
 
 use super::super::error::{Error, ErrorKind};
 use super::super::tree::{Node, NodeId, NodeKind};
@@ -10,7 +10,7 @@ const HEIGHT_MAX: u32 = 1000;
 /// The instructions that Go allows: 128 MiB of 40 bytes each.
 const SIZE_MAX: u64 = (128 << 20) / 40;
 
-/// What waits on the stack.
+/// An entry of the parse stack.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Item {
     Node(NodeId),

@@ -19,7 +19,7 @@ pub static STANDARD: &[Macro] = &[
 /// `existsOne`, a later name for `exists_one` that cel-go's environments do not have by themselves.
 pub static EXISTS_ONE: &[Macro] = &[Macro::member("existsOne", Arity::Exact(2), expand_exists_one)];
 
-/// What a fold does, without its range and its variables.
+/// A fold without its range and its variables.
 pub(super) struct Fold {
     pub(super) init: ExprId,
     pub(super) condition: ExprId,

@@ -7,7 +7,7 @@ use super::sets::{
     CALC_OPERATORS, EXPR, FIELD_NAME, LITERAL, MEMBER_OPERATORS, OPTIONAL_EXPR, OPTIONAL_FIELD, PRIMARY,
     PRODUCT_OPERATORS, RELATION_OPERATORS, SUM_OPERATORS, Set,
 };
-use super::strategy::{Abort, Place, Recovering, Rule, Stop};
+use super::strategy::{Abort, Place, RecoveringParser, Rule, Stop};
 use super::stream::Stream;
 use super::tree::{Binary, Chain, Entry, NodeId, Shape, Signs, Tree};
 use crate::source::{Issues, Source};
@@ -23,7 +23,7 @@ const fn one(kind: Kind) -> Set {
 
 /// Reads the text into a tree; what is wrong is reported.
 pub(super) fn read(source: &Source, options: &Options, issues: &mut Issues) -> Result<Tree, Abort> {
-    let mut rules = Recovering::new(Stream::new(source, options.errors_max, issues), options);
+    let mut rules = RecoveringParser::new(Stream::new(source, options.errors_max, issues), options);
     let start = rules.enter_start()?;
     let mut expr = None;
     let outcome = rules.start(&mut expr);
@@ -32,7 +32,7 @@ pub(super) fn read(source: &Source, options: &Options, issues: &mut Issues) -> R
     Ok(rules.tree)
 }
 
-impl Recovering<'_> {
+impl RecoveringParser<'_> {
     fn add(&mut self, start: u32, shape: Shape) -> NodeId {
         let end = self.stream.previous().map_or(start, |token| token.end);
         self.tree.add(start, end, shape)
@@ -413,7 +413,7 @@ impl Recovering<'_> {
         self.sync(158, OPTIONAL_EXPR.or(end), Place::Block)?;
         if OPTIONAL_EXPR.contains(self.kind()?) {
             self.enter(Rule::Map, end)?;
-            let outcome = self.entries(entries, OPTIONAL_EXPR, [221, 225], Recovering::optional_expr);
+            let outcome = self.entries(entries, OPTIONAL_EXPR, [221, 225], RecoveringParser::optional_expr);
             self.leave(Rule::Map, outcome)?;
         }
         self.close(161, Kind::RightBrace)
@@ -425,7 +425,7 @@ impl Recovering<'_> {
         if OPTIONAL_FIELD.contains(self.kind()?) {
             let start = self.enter(Rule::Fields, end)?;
             let mut entries = Vec::new();
-            let outcome = self.entries(&mut entries, OPTIONAL_FIELD, [203, 207], Recovering::optional_field);
+            let outcome = self.entries(&mut entries, OPTIONAL_FIELD, [203, 207], RecoveringParser::optional_field);
             self.leave(Rule::Fields, outcome)?;
             *fields = Some(self.add(start, Shape::Fields(entries)));
         }

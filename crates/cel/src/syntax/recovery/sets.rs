@@ -50,7 +50,7 @@ pub(super) const RELATION_OPERATORS: Set = Set::of(&[
 pub(super) const PRODUCT_OPERATORS: Set = Set::of(&[Kind::Star, Kind::Slash, Kind::Percent]);
 pub(super) const SUM_OPERATORS: Set = Set::of(&[Kind::Plus, Kind::Minus]);
 pub(super) const CALC_OPERATORS: Set = PRODUCT_OPERATORS.or(SUM_OPERATORS);
-/// What goes on with a member expression.
+/// Tokens that continue a member expression.
 pub(super) const MEMBER_OPERATORS: Set = Set::of(&[Kind::Dot, Kind::LeftBracket]);
 
 pub(super) const LITERAL: Set = Set::of(&[

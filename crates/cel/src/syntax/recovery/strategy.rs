@@ -1,4 +1,4 @@
-//! How the parser gets over an error: which repair is tried when, and when it is reported.
+//! Error recovery of the parser: the choice of repairs, and the reporting of errors.
 //!
 //! Follows ANTLR 4's default error strategy and the limits that cel-go adds to it.
 
@@ -12,7 +12,7 @@ use crate::syntax::lexer::{Kind, Token};
 #[derive(Debug)]
 pub(super) struct Abort;
 
-/// A rule cannot go on: because of the failure that the parser holds, or because parsing ends.
+/// A rule cannot be continued: because of the failure that the parser holds, or because parsing ends.
 // Small on purpose: results of this type are in every frame of the recursion over rules.
 pub(super) enum Stop {
     Failed,
@@ -25,7 +25,7 @@ impl From<Abort> for Stop {
     }
 }
 
-/// Why a rule cannot go on.
+/// A reason why a rule cannot be continued.
 enum Failure {
     /// No alternative of the rule begins like this.
     NoAlternative { first: Token, offending: Token },
@@ -60,7 +60,7 @@ const RULES: usize = 17;
 /// A state of the grammar: the place in a rule at which an error is noticed, as numbered by ANTLR.
 pub(super) type State = u16;
 
-/// What a place in a rule does when the next token does not fit.
+/// Behavior at a place in a rule when the next token does not fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// Before alternatives or an optional part: drops a token if the one behind it fits, or else fails.
@@ -69,7 +69,7 @@ pub(super) enum Place {
     LoopBack,
 }
 
-pub(super) struct Recovering<'a> {
+pub(super) struct RecoveringParser<'a> {
     pub(super) stream: Stream<'a>,
     pub(super) tree: Tree,
     options: &'a Options,
@@ -84,9 +84,9 @@ pub(super) struct Recovering<'a> {
     failure: Option<Failure>,
 }
 
-impl<'a> Recovering<'a> {
+impl<'a> RecoveringParser<'a> {
     pub(super) fn new(stream: Stream<'a>, options: &'a Options) -> Self {
-        Recovering {
+        RecoveringParser {
             stream,
             tree: Tree::default(),
             options,
@@ -332,7 +332,7 @@ impl<'a> Recovering<'a> {
         self.stream.advance()
     }
 
-    /// What can follow any open rule.
+    /// Tokens that can follow any open rule.
     fn recovery_set(&self) -> Set {
         self.follows.iter().fold(Set::EMPTY, |set, follow| set.or(follow.without_end()))
     }

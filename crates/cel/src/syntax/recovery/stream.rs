@@ -50,7 +50,7 @@ impl<'a> Stream<'a> {
         self.report(token.start, &message)
     }
 
-    /// Goes on to the next token, and reads it.
+    /// Advances to the next token and reads it.
     pub(super) fn advance(&mut self) -> Result<(), Abort> {
         if self.peek(0)?.kind != Kind::Eof {
             self.index = self.index.saturating_add(1);

@@ -32,7 +32,7 @@ pub(super) struct Chain {
 
 /// Signs in front of an operand.
 pub(super) struct Signs {
-    /// Where the first sign stands.
+    /// Position of the first sign.
     pub(super) position: u32,
     pub(super) count: usize,
     pub(super) operand: Option<NodeId>,
@@ -40,7 +40,7 @@ pub(super) struct Signs {
 
 /// An entry of a list, map or message as far as it was read.
 pub(super) struct Entry {
-    /// Where the `:` stands.
+    /// Position of the `:`.
     pub(super) colon: Option<u32>,
     /// An optional expression, or a field.
     pub(super) key: NodeId,

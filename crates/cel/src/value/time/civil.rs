@@ -25,7 +25,7 @@ pub struct Civil {
 }
 
 impl Civil {
-    /// What clock and calendar show this many seconds after 1970 began.
+    /// Clock and calendar fields of a number of seconds since 1970.
     #[expect(
         clippy::arithmetic_side_effects,
         clippy::cast_sign_loss,
@@ -70,7 +70,7 @@ pub(super) fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     era * 146_097 + day_of_era - 719_468
 }
 
-/// How many days a month has.
+/// Number of days in a month.
 pub(super) fn days_in_month(year: i64, month: u32) -> u32 {
     match month {
         2 if year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0) => 29,

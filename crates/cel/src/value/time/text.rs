@@ -191,7 +191,8 @@ impl Duration {
         self.units_float(NANOS_PER_SECOND)
     }
 
-    /// How many units of this many nanoseconds, as Go computes them: whole units plus the rest, each as a double.
+    /// Number of units of this many nanoseconds, as Go computes them: whole units plus the rest, each as a
+    /// double.
     pub(crate) fn units_float(self, unit: i64) -> f64 {
         let whole = self.nanoseconds.checked_div(unit).unwrap_or(0);
         let rest = self.nanoseconds.checked_rem(unit).unwrap_or(0);

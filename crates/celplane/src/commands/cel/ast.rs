@@ -11,7 +11,7 @@ use cel::value::Value;
 use super::expression::Expression;
 use crate::output::Output;
 
-/// Print the syntax tree of an expression, macros expanded, one node a line.
+/// Print the syntax tree of an expression after macro expansion, one node per line.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -20,7 +20,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     output: Output,
 
-    /// Check the expression too, and print each node's type.
+    /// Also type-check the expression and print the type of each node.
     #[arg(long)]
     types: bool,
 }
@@ -35,14 +35,15 @@ impl Arguments {
         } else {
             env.parse(&source).map(|ast| self.print(&Tree { ast: &ast, typed: None }))
         };
-        Ok(match outcome {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(issues) => self.output.fail(&issues.to_string()),
-        })
+        match outcome {
+            Ok(printed) => printed?,
+            Err(issues) => return Ok(self.output.fail(&issues.to_string())?),
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
-    fn print(&self, tree: &Tree<'_>) {
-        self.output.print(tree.text().trim_end_matches('\n'), || tree.document("", "", tree.ast.root()));
+    fn print(&self, tree: &Tree<'_>) -> std::io::Result<()> {
+        self.output.print(tree.text().trim_end_matches('\n'), || tree.document("", "", tree.ast.root()))
     }
 }
 
@@ -85,7 +86,7 @@ impl<'t> Tree<'t> {
         out
     }
 
-    /// A node and what is below it. Trees are not deeper than the checker allows.
+    /// A node of the tree and its descendants, as JSON. Recursion is safe: the checker limits the depth.
     fn document(&self, role: &str, name: &str, id: ExprId) -> json::Value {
         let mut node = json::Object::new();
         if !role.is_empty() || !name.is_empty() {

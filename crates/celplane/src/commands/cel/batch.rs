@@ -10,16 +10,17 @@ use cel_kubernetes::recorded::{self, Respondent};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Answer many expressions: JSON lines on standard input, the same with "expect" on standard output
+/// Evaluate many expressions: JSON lines on standard input, the same lines with "expect" on standard output
 ///
-/// A line has "expr", "env" (as --env, or "base"), and where they are needed "input" (the variables by name), "schema" (an
-/// OpenAPI schema, for columns and rules) and an "id" of any form, which comes back. "expect" holds "compile_error", or
-/// "type", "static_cost" and "value" or "eval_error" with "runtime_cost". A line that is not such a question is answered with
-/// {"line": N, "error": "…"}, the others are answered all the same, and the exit code is 1.
+/// A line has "expr", "env" (as --env, or "base"), and where needed "input" (the variables by name), "schema"
+/// (an OpenAPI schema, for columns and rules) and an "id" of any form, which is copied to the output. "expect"
+/// holds "compile_error", or "type", "static_cost" and "value" or "eval_error" with "runtime_cost". For an
+/// invalid line the output is {"line": N, "error": "…"} and the exit code is 1; the other lines are still
+/// evaluated.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
 
-/// A line of input. What is not looked at is passed on as it was written.
+/// A line of input. Unknown fields are copied to the output unchanged.
 #[derive(Deserialize)]
 struct Question<'l> {
     #[serde(borrow)]
@@ -51,7 +52,7 @@ struct Answer<'l> {
 enum Outcome {
     #[serde(rename = "expect")]
     Expect(recorded::Answer),
-    /// There is no such environment, or the input is not in its form.
+    /// The environment does not exist, or the input does not fit it.
     #[serde(rename = "error")]
     Error(String),
 }
@@ -59,14 +60,14 @@ enum Outcome {
 impl Arguments {
     /// 1 when a line is not a question; all others are answered.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let all_are_questions = answer_all(std::io::stdin().lock(), std::io::stdout().lock())?;
+        let all_are_questions = answer_all(std::io::stdin().lock(), crate::output::stdout())?;
         Ok(if all_are_questions { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
 /// A line that cannot be answered.
 #[derive(Serialize)]
-struct Unanswered {
+struct InvalidLine {
     line: u64,
     error: String,
 }
@@ -88,7 +89,7 @@ fn answer_all(mut questions: impl BufRead, mut answers: impl Write) -> anyhow::R
             Ok(question) => question,
             Err(error) => {
                 all_are_questions = false;
-                let mut text = serde_json::to_vec(&Unanswered { line: number, error: error.to_string() })?;
+                let mut text = serde_json::to_vec(&InvalidLine { line: number, error: error.to_string() })?;
                 text.push(b'\n');
                 answers.write_all(&text)?;
                 answers.flush()?;

@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use super::cost::{range, range_document};
-use super::expression::{Expression, explain};
+use super::expression::Expression;
 use crate::output::Output;
 
-/// Check an expression: print its type and what it costs, or what is wrong with it.
+/// Check an expression: print its type and estimated cost, or its errors.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -22,12 +22,12 @@ impl Arguments {
         let environment = self.expression.scene()?.environment;
         let compiled = match environment.compile(self.expression.text()) {
             Ok(compiled) => compiled,
-            Err(error) => return Ok(self.output.fail(&explain(&error))),
+            Err(error) => return Ok(self.output.fail(&self.expression.explain(&error))?),
         };
         let (of, cost) = (compiled.result_type().to_string(), compiled.cost());
         self.output.print(&format!("type  {of}\ncost  {}", range(cost)), || {
             api::json!({ "type": (of.as_str()), "cost": (range_document(cost)) })
-        });
+        })?;
         Ok(ExitCode::SUCCESS)
     }
 }

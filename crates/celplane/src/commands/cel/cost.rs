@@ -5,10 +5,10 @@ use std::process::ExitCode;
 use api::json;
 use cel::cost::Cost;
 
-use super::expression::{Expression, explain};
+use super::expression::Expression;
 use crate::output::{Output, unsigned};
 
-/// Print what an expression may cost and, with an input, what it does cost.
+/// Print the estimated cost of an expression and, with an input, its actual cost.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -25,7 +25,7 @@ impl Arguments {
         let limits = scene.environment.limits;
         let compiled = match scene.environment.without_estimate_limit().compile(self.expression.text()) {
             Ok(compiled) => compiled,
-            Err(error) => return Ok(self.output.fail(&explain(&error))),
+            Err(error) => return Ok(self.output.fail(&self.expression.explain(&error))?),
         };
         let evaluated = scene.can_evaluate.then(|| {
             scene.input.with(|input| {
@@ -49,14 +49,14 @@ impl Arguments {
                 document.insert("error", error.as_str());
             }
         }
-        self.output.print(&text, || json::Value::Object(document));
+        self.output.print(&text, || json::Value::Object(document))?;
         let is_beyond = limits.estimated_cost.is_some_and(|limit| estimated.max > limit)
             || evaluated.is_some_and(|(actual, _)| actual > limits.runtime_cost);
         Ok(if is_beyond { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
 
-/// What something costs, at least and at most.
+/// Formats minimum and maximum cost.
 pub(super) fn range(cost: Cost) -> String {
     match cost {
         Cost { min, max: u64::MAX } => format!("at least {min}"),

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use cel::program::Limits;
 use cel_kubernetes::compile::{ResultRule, not_a_bool};
 
-use super::expression::{Expression, explain};
-use crate::output::{Output, document, unsigned};
+use super::expression::Expression;
+use crate::output::{Output, complain_line, document, unsigned};
 
 /// Evaluate an expression and print its value.
 #[derive(clap::Args)]
@@ -17,11 +17,11 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     output: Output,
 
-    /// Also print what the evaluation cost, on standard error.
+    /// Also print the actual cost, on standard error.
     #[arg(long)]
     cost: bool,
 
-    /// Stop when the evaluation has cost more than this; the place's own limit if not given.
+    /// Stop the evaluation at this cost; defaults to the limit of the environment.
     #[arg(long, value_name = "COST")]
     cost_limit: Option<u64>,
 }
@@ -30,18 +30,21 @@ impl Arguments {
     /// Fails, in the sense of the exit code, when the expression does not compile or has no value.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let scene = self.expression.scene()?;
-        let environment = scene.environment.without_estimate_limit();
+        let mut environment = scene.environment.without_estimate_limit();
+        // Parts of an expression have values of other types, and are printed with a warning.
+        let rule = std::mem::replace(&mut environment.result, ResultRule::Any);
         let compiled = match environment.compile(self.expression.text()) {
             Ok(compiled) => compiled,
-            Err(error) => return Ok(self.output.fail(&explain(&error))),
+            Err(error) => return Ok(self.output.fail(&self.expression.explain(&error))?),
         };
         let limits = Limits::cost(self.cost_limit.unwrap_or(environment.limits.runtime_cost));
-        Ok(scene.input.with(|input| {
+        Ok(scene.input.with(|input| -> std::io::Result<ExitCode> {
             let evaluation = compiled.eval_within(input, limits);
             if self.cost {
-                eprintln!("cost: {}", evaluation.cost);
+                complain_line!("cost: {}", evaluation.cost);
             }
-            let must_be_bool = environment.result == ResultRule::BoolOrUnknown;
+            let part = rule.check(compiled.result_type()).err();
+            let must_be_bool = rule == ResultRule::BoolOrUnknown && part.is_none();
             let value = match &evaluation.result {
                 Ok(value) => match must_be_bool.then(|| not_a_bool(value)).flatten() {
                     Some(error) => return self.output.fail(&format!("ERROR: {error}")),
@@ -52,8 +55,11 @@ impl Arguments {
             self.output.print(&crate::literal::text(value), || {
                 let of = compiled.result_type().to_string();
                 api::json!({ "value": (document(value)), "type": of, "cost": (unsigned(evaluation.cost)) })
-            });
-            ExitCode::SUCCESS
-        }))
+            })?;
+            if let Some(part) = part {
+                complain_line!("warning: as a whole, the expression {part}");
+            }
+            Ok(ExitCode::SUCCESS)
+        })?)
     }
 }

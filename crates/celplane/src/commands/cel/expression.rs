@@ -1,7 +1,6 @@
-//! What the subcommands have in common: an expression, the place it is written for, and what it sees there.
+//! Common parts of the subcommands: an expression, its environment, and its input.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,55 +17,57 @@ use clap::CommandFactory;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
 use crate::input::{self, Variable};
+use crate::input_file;
 use crate::language;
 
-/// An expression, its place, and what it sees.
+/// Flags that name an expression, its environment and its variables.
 #[derive(clap::Args)]
 pub(crate) struct Expression {
     /// The expression.
     #[arg(value_name = "EXPRESSION", allow_hyphen_values = true)]
     text: String,
 
-    /// The place that the expression is written for: it decides which variables there are, what the value must be, and the
-    /// limits. Without it there is the whole language, and no variables but those given.
+    /// Environment of the expression: determines the variables, the required type and the cost limits. Without
+    /// it, the full language is available, with only the variables given by --var.
     #[arg(long = "env", value_name = "PLACE", value_parser = places())]
     place: Option<Place>,
 
-    /// Speak as Kubernetes does, without Celplane's own functions (semver.compare, format).
+    /// Use the dialect of Kubernetes, without Celplane's own functions (semver.compare, format).
     #[arg(long, requires = "place")]
     kubernetes: bool,
 
-    /// What the expression sees, as YAML or JSON; - is standard input. A taint, a node, a device, a list of devices, an object,
-    /// or an object that names them: {"taint": …}, {"self": …, "oldSelf": …}.
+    /// Input of the expression as YAML or JSON; - for standard input. A taint, a node, a device, a list of
+    /// devices, an object, or an object that names them: {"taint": …}, {"self": …, "oldSelf": …}.
     #[arg(long, value_name = "FILE")]
     input: Option<PathBuf>,
 
-    /// A variable; may be given several times. The value is JSON or else a string: x=1, s=hello, 'l=[1, 2]', 'taint={"key": "a"}'.
-    /// Without --env, a type decides how it is read: u:uint=1, t:timestamp=2026-01-01T00:00:00Z, 'm:map(string, double)={"a": 1}'.
+    /// A variable; may be repeated. The value is JSON or else a string: x=1, s=hello, 'l=[1, 2]',
+    /// 'taint={"key": "a"}'. Without --env, a type can be given: u:uint=1, t:timestamp=2026-01-01T00:00:00Z,
+    /// 'm:map(string, double)={"a": 1}'.
     #[arg(long = "var", value_name = "NAME[:TYPE]=VALUE")]
     variables: Vec<Variable>,
 
-    /// The OpenAPI schema of the object that a column or a rule sees, or a CustomResourceDefinition; YAML or JSON.
+    /// OpenAPI schema of the object that a column or a rule reads, or a CustomResourceDefinition; YAML or JSON.
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
 
-    /// The version of the CustomResourceDefinition; the stored one if not given.
+    /// Version of the CustomResourceDefinition; defaults to the storage version.
     #[arg(long, value_name = "NAME", requires = "schema")]
     version: Option<String>,
 }
 
 fn places() -> impl TypedValueParser<Value = Place> {
     PossibleValuesParser::new(Place::ALL.map(Place::name))
-        .try_map(|name| Place::find(&name).ok_or_else(|| anyhow!("`{name}` is not a place")))
+        .try_map(|name| Place::find(&name).ok_or_else(|| anyhow!("unknown environment `{name}`")))
 }
 
-/// Where an expression stands, and what it sees there.
+/// Environment and input of an expression.
 pub(crate) struct Scene {
-    /// What it may refer to.
+    /// Environment.
     pub(crate) environment: Environment,
-    /// What it sees.
+    /// Input.
     pub(crate) input: Input,
-    /// There is something to see, or nothing is needed.
+    /// Whether the input is sufficient for an evaluation.
     pub(crate) can_evaluate: bool,
 }
 
@@ -81,12 +82,20 @@ impl Expression {
         Source::new(&self.text)
     }
 
+    /// The reason why the expression does not compile, with a hint where there is one.
+    pub(crate) fn explain(&self, error: &CompileError) -> String {
+        let text = explain(error);
+        let name = text.split_once("undeclared reference to '").and_then(|(_, rest)| rest.split('\'').next());
+        let hint = name.zip(self.place).and_then(|(name, place)| registry::hints::of_name(place, name));
+        hint.map_or_else(|| text.clone(), |hint| format!("{text}\nhint: {hint}"))
+    }
+
     /// Reads everything that the expression depends on.
     pub(crate) fn scene(&self) -> anyhow::Result<Scene> {
         let document = self.input.as_deref().map(read).transpose()?;
         let Some(place) = self.place else { return self.without_place(document) };
         if let Some(variable) = self.variables.iter().find(|variable| variable.is_declared) {
-            return Err(usage(&format!("--env decides the type of `{}`, none can be given", variable.name)));
+            return Err(usage(&format!("--env determines the type of `{}`; a type cannot be given", variable.name)));
         }
         let schema = self.typed_schema(place)?;
         let dialect = if self.kubernetes { Dialect::KUBERNETES } else { Dialect::CELPLANE };
@@ -103,7 +112,7 @@ impl Expression {
     fn typed_schema(&self, place: Place) -> anyhow::Result<Option<TypedSchema>> {
         match (&self.schema, place.needs_schema()) {
             (None, true) => Err(usage(&format!("--env {} needs --schema", place.name()))),
-            (Some(_), false) => Err(usage(&format!("--env {} has no --schema", place.name()))),
+            (Some(_), false) => Err(usage(&format!("--env {} does not use --schema", place.name()))),
             (None, false) => Ok(None),
             (Some(path), true) => {
                 let document = read(path)?;
@@ -129,7 +138,7 @@ impl Expression {
     /// Variables of the base environment, read as their types demand.
     fn base_input(&self, document: Option<json::Value>) -> anyhow::Result<Input> {
         let Some(document) = document else { return Ok(Input::variables(BTreeMap::new())) };
-        let fields = document.as_object().context("input is an object of variables")?;
+        let fields = document.as_object().context("input must be an object of variables")?;
         let mut variables = BTreeMap::new();
         for (name, value) in fields.iter() {
             let of = base::VARIABLES.iter().find(|(known, _)| *known == name);
@@ -152,7 +161,7 @@ impl Expression {
         }
         let mut variables = Vec::new();
         if let Some(document) = &document {
-            let fields = document.as_object().context("input is an object of variables")?;
+            let fields = document.as_object().context("input must be an object of variables")?;
             for (name, value) in fields.iter() {
                 variables.push(Variable::of_file(name, value)?);
             }
@@ -167,13 +176,13 @@ impl Expression {
     }
 }
 
-/// What is wrong with an expression, as people read it.
-pub(crate) fn explain(error: &CompileError) -> String {
+/// Formats a compile error.
+fn explain(error: &CompileError) -> String {
     match error {
         CompileError::Issues(issues) => issues.to_string(),
         CompileError::Plan(error) => format!("ERROR: {error}"),
         CompileError::TooExpensive { estimated, limit } => {
-            format!("ERROR: {error}: it may cost {estimated}, and is allowed {limit}")
+            format!("ERROR: {error}: estimated cost {estimated}, limit {limit}")
         }
         other => format!("ERROR: {other}"),
     }
@@ -183,10 +192,9 @@ pub(crate) fn explain(error: &CompileError) -> String {
 fn read(path: &Path) -> anyhow::Result<json::Value> {
     let name = || format!("`{}`", path.display());
     let text = if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).map(|_| text)
+        input_file::read_standard_input().and_then(input_file::into_text)
     } else {
-        std::fs::read_to_string(path)
+        input_file::read_text(path)
     };
     let (documents, error) = api::yaml::parse_manifests(&text.with_context(name)?);
     if let Some(error) = error {
@@ -196,7 +204,7 @@ fn read(path: &Path) -> anyhow::Result<json::Value> {
     match (documents.next(), documents.next()) {
         (Some(document), None) => Ok(document.value),
         (None, _) => bail!("{} is empty", name()),
-        (Some(_), Some(_)) => bail!("{} holds several documents", name()),
+        (Some(_), Some(_)) => bail!("{} contains several documents", name()),
     }
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn find<'d>(document: &'d json::Value, version: Option<&str>) -> anyh
     };
     let found = versions.iter().find(is_asked_for).with_context(|| match version {
         Some(version) => format!("the definition has no version `{version}`"),
-        None => "the definition has no stored version".to_owned(),
+        None => "the definition has no storage version".to_owned(),
     })?;
     found.at(&["schema", SCHEMA]).context("the version has no schema")
 }

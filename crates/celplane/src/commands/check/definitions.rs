@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use api::json::Value;
 use registry::custom_resource::CustomResource;
-use registry::expressions::Languages;
+use registry::expressions::{Environments, Languages, Place};
 
 use crate::manifests::{Manifests, Source};
 
@@ -14,22 +14,24 @@ pub(super) struct Definitions(HashMap<(String, String), Vec<Version>>);
 
 struct Version {
     name: String,
+    plural: String,
     is_namespaced: bool,
     meaning: CustomResource,
 }
 
-/// What is known of an object's kind.
+/// Definition of an object's kind.
 pub(super) enum Found<'d> {
     /// The kind is not defined here.
     Nothing,
-    /// It is, but not in this version.
+    /// It is defined, but not in this version.
     OtherVersion,
-    /// What its objects mean, and whether they lie in namespaces.
-    Meaning(&'d CustomResource, bool),
+    /// Compiled definition, plural name, and whether the objects are namespaced.
+    Meaning(&'d CustomResource, &'d str, bool),
 }
 
 impl Definitions {
-    /// Those in files. Standard input can be read only once: its own are added when it is.
+    /// Reads CustomResourceDefinitions from files. Those of standard input, which can be read only once, are added while
+    /// it is checked.
     pub(super) fn read(sources: &[Source]) -> Self {
         let mut definitions = Self::default();
         for source in sources.iter().filter(|source| matches!(source, Source::File(_))) {
@@ -54,27 +56,28 @@ impl Definitions {
     }
 
     fn add_one(&mut self, definition: &Value, languages: &Languages) {
-        let text = |path: &[&str]| definition.str_at(path).unwrap_or_default().to_owned();
-        let versions = definition.at(&["spec", "versions"]).and_then(Value::as_array).unwrap_or_default();
+        let text = |path: &[&str]| definition.text_at(path).to_owned();
+        let versions = definition.list_at(&["spec", "versions"]);
         let is_served = |version: &&Value| version.get("served").and_then(Value::as_bool) == Some(true);
         let known = self.0.entry((text(&["spec", "group"]), text(&["spec", "names", "kind"]))).or_default();
         for version in versions.iter().filter(is_served) {
-            let name = version.str_at(&["name"]).unwrap_or_default();
-            // What is wrong with a definition is said where it stands.
+            let name = version.text("name");
+            // Errors of a definition are reported at the definition.
             if let Ok(meaning) = CustomResource::new(definition, name, languages) {
                 let is_namespaced = definition.str_at(&["spec", "scope"]) == Some("Namespaced");
-                known.push(Version { name: name.to_owned(), is_namespaced, meaning });
+                let plural = definition.text_at(&["spec", "names", "plural"]).to_owned();
+                known.push(Version { name: name.to_owned(), plural, is_namespaced, meaning });
             }
         }
     }
 
-    /// What is known of objects of this version and kind.
+    /// Returns the definition of this version and kind.
     pub(super) fn find(&self, api_version: &str, kind: &str) -> Found<'_> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let Some(versions) = self.0.get(&(group.to_owned(), kind.to_owned())) else { return Found::Nothing };
         match versions.iter().find(|it| it.name == version) {
-            Some(it) => Found::Meaning(&it.meaning, it.is_namespaced),
-            // A definition that cannot be used says nothing about its objects.
+            Some(it) => Found::Meaning(&it.meaning, &it.plural, it.is_namespaced),
+            // An unusable definition is ignored.
             None if versions.is_empty() => Found::Nothing,
             None => Found::OtherVersion,
         }
@@ -82,23 +85,29 @@ impl Definitions {
 }
 
 /// Columns that stay empty because they announce a number and show a text.
-pub(super) fn column_warnings(definition: &Value) -> Vec<String> {
+pub(super) fn column_warnings(definition: &Value, environments: &Environments) -> Vec<String> {
     let mut warnings = Vec::new();
-    let versions = definition.at(&["spec", "versions"]).and_then(Value::as_array).unwrap_or_default();
+    let versions = definition.list_at(&["spec", "versions"]);
     for version in versions {
         let schema = version.at(&["schema", "openAPIV3Schema"]);
         let columns = version.get("additionalPrinterColumns").and_then(Value::as_array).unwrap_or_default();
         for column in columns {
-            let text = |field: &str| column.str_at(&[field]).unwrap_or_default();
+            let text = |field: &str| column.text(field);
             let kind = text("type");
-            if matches!(kind, "integer" | "number")
-                && schema.and_then(|schema| type_at(schema, text("jsonPath"))) == Some("string")
-            {
+            let (path, expression) = (text("jsonPath"), text("expression"));
+            let is_text = match schema {
+                Some(schema) if !expression.is_empty() => environments
+                    .compile(Place::PrinterColumn, Some(schema), expression)
+                    .is_ok_and(|compiled| *compiled.typed().result_type() == cel::types::Type::String),
+                Some(schema) => type_at(schema, path) == Some("string"),
+                None => false,
+            };
+            if matches!(kind, "integer" | "number") && is_text {
                 warnings.push(format!(
                     "column \"{}\" of version {} has type {kind}, but {} is a string: its cells stay empty",
                     text("name"),
-                    version.str_at(&["name"]).unwrap_or_default(),
-                    text("jsonPath"),
+                    version.text("name"),
+                    if expression.is_empty() { path } else { expression },
                 ));
             }
         }

@@ -1,21 +1,26 @@
-//! What is wrong with the objects of a file.
+//! Validation of the objects of a file.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use api::features::Features;
 use api::field::{ErrorType, Errors, Path};
 use api::json::{Position, Value};
-use api::types;
+use api::types::{self, Mismatch};
 use cel::cost::Cost;
 use cel_kubernetes::compile::Compiled;
 use cel_kubernetes::environments::devices;
 use cel_kubernetes::prospect::Prospect;
 use registry::admit::{self, Accepted, Refused};
-use registry::expressions::{Environments, Place, Refusal};
+use registry::annotations;
+use cel_kubernetes::libraries::authorization::User;
+use registry::conversion;
+use registry::expressions::{Environments, Expressions as _, Place, Refusal};
 use registry::resources;
 use registry::strategy::Context;
 
 use super::definitions::{Definitions, Found, column_warnings};
+use super::policies::{Policies, Row, Verdict};
+use super::removed;
 use crate::gated_uses::{self, Field, Use};
 use crate::manifests::{self, Manifest, Manifests, Source};
 
@@ -24,13 +29,14 @@ pub(super) struct Judge {
     features: Features,
     environments: Environments,
     definitions: Definitions,
+    policies: Option<Policies>,
     with_costs: bool,
 }
 
-/// How far the work has come.
+/// Progress of the work.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Files that are done.
+    /// Number of checked files.
     pub(super) files: AtomicUsize,
     /// Objects that were found so far,
     pub(super) found: AtomicUsize,
@@ -41,52 +47,74 @@ pub(super) struct Progress {
 /// Fewer objects of a file are not worth more threads.
 const OBJECTS_MIN: usize = 64;
 
-/// What was found in a file.
+/// Result of a file.
 #[derive(Debug)]
 pub(super) struct FileReport {
     /// The file.
     pub(super) name: String,
-    /// Why it could not be read, or not to its end.
+    /// Error that prevented reading it completely.
     pub(super) unreadable: Option<(Option<Position>, String)>,
-    /// Its objects.
+    /// Objects of the file.
     pub(super) objects: Vec<ObjectReport>,
 }
 
-/// What was found in an object.
+/// Result of an object.
 #[derive(Debug)]
 pub(super) struct ObjectReport {
     /// Kind and name.
     pub(super) title: String,
-    /// Where it starts.
+    /// Start of the object.
     pub(super) position: Position,
-    /// What is wrong.
+    /// Errors.
     pub(super) findings: Vec<Finding>,
-    /// What the server would warn about.
+    /// Warnings of the server.
     pub(super) warnings: Vec<String>,
-    /// Its expressions and what they may cost.
+    /// Expressions and their estimated costs.
     pub(super) costs: Vec<(Position, String, Cost)>,
-    /// How constraints over sets of devices will be searched.
+    /// Policies that could not be evaluated, and why.
+    pub(super) unevaluated: Vec<String>,
+    /// Search strategies of device constraints.
     pub(super) searches: Vec<(Position, String, String)>,
     /// Only gated fields were checked: the registry does not know the kind.
     pub(super) is_partial: bool,
 }
 
+impl ObjectReport {
+    /// Makes an error of an object that could not be validated as a whole.
+    pub(super) fn refuse_doubts(&mut self) {
+        let position = self.position;
+        if self.is_partial {
+            let message = "not validated: no schema of this kind is known".to_owned();
+            self.findings.push(Finding { position, path: String::new(), reason: "NotValidated", message });
+        }
+    }
+}
+
 /// An error at a field.
 #[derive(Debug)]
 pub(super) struct Finding {
-    /// Where.
+    /// Position of the error.
     pub(super) position: Position,
-    /// The field's path, empty where the error is about the object.
+    /// Path of the field; empty if the error concerns the whole object.
     pub(super) path: String,
     /// The machine-readable reason.
     pub(super) reason: &'static str,
-    /// What is wrong.
+    /// Text of the error.
     pub(super) message: String,
 }
 
 impl Judge {
     pub(super) fn new(features: Features, definitions: Definitions, with_costs: bool) -> anyhow::Result<Self> {
-        Ok(Judge { features, environments: Environments::new()?, definitions, with_costs })
+        Ok(Judge { features, environments: Environments::new()?, definitions, policies: None, with_costs })
+    }
+
+    /// Adds policies, which are applied to every object of a kind that is known.
+    pub(super) fn set_policies(&mut self, policies: &[Manifest], beside: &[Manifest], user: User) -> anyhow::Result<()> {
+        let compiler = self.environments.policies().ok_or_else(|| anyhow::anyhow!("policies cannot be compiled"))?;
+        let policies = Policies::new(policies.iter(), beside.iter(), compiler, user);
+        anyhow::ensure!(policies.len() > 0, "no policy with a binding is in the files of --policies");
+        self.policies = Some(policies);
+        Ok(())
     }
 
     /// Reads a file and judges its objects, on this many threads.
@@ -150,6 +178,7 @@ impl Judge {
             findings: Vec::new(),
             warnings: Vec::new(),
             costs: Vec::new(),
+            unevaluated: Vec::new(),
             searches: Vec::new(),
             is_partial: false,
         };
@@ -161,8 +190,13 @@ impl Judge {
                 message: format!("duplicate field {path:?}"),
             });
         }
-        let uses = gated_uses::find(&manifest.value);
         let find = |path: &str| file.position_of(manifest, path);
+        let contents = match manifest.is_built_in() {
+            true => annotations::contents(manifest.kind(), &manifest.value),
+            false => Vec::new(),
+        };
+        let mut uses = gated_uses::find(&manifest.value);
+        uses.extend(contents.iter().flat_map(gated_uses::find_in));
         if manifest.kind().is_empty() || manifest.api_version().is_empty() {
             let message = "Object 'Kind' or 'apiVersion' is missing".to_owned();
             report.findings.push(Finding { position: find(""), path: String::new(), reason: "BadRequest", message });
@@ -181,23 +215,41 @@ impl Judge {
         match (built_in.filter(|resource| !is_off(resource)), defined) {
             (Some(resource), _) => {
                 let context = self.context(manifest, resource.namespaced);
-                admit(admit::create(resource, &manifest.value, &context), &find, &mut report);
+                let mut value = manifest.value.clone();
+                // Fields in annotations are checked as the fields are, and with them.
+                if let Err(errors) = annotations::merge(kind, &mut value, &context) {
+                    report.findings.extend(findings(&errors, &find));
+                }
+                let of = types::by_api_version(api_version, kind);
+                let taken = of.map(|of| types::take_mismatches(of, &mut value)).unwrap_or_default();
+                let shown = |mut object: Value| {
+                    let version = api_version.rsplit('/').next().unwrap_or_default();
+                    conversion::from_stored(resource, version, &mut object);
+                    object
+                };
+                let row = Row { plural: resource.plural, namespaced: resource.namespaced };
+                let create = |document: &Value| admit::create(resource, document, &context);
+                self.admit(&value, row, &create, &shown, &find, &mut report);
+                add_mismatches(taken, &find, &mut report);
                 if kind == "CustomResourceDefinition" {
-                    report.warnings.extend(column_warnings(&manifest.value));
+                    report.warnings.extend(column_warnings(&manifest.value, &self.environments));
                 }
             }
-            (None, Found::Meaning(meaning, is_namespaced)) => {
+            (None, Found::Meaning(meaning, plural, is_namespaced)) => {
                 let context = self.context(manifest, is_namespaced);
-                admit(meaning.create(&manifest.value, &context), &find, &mut report);
+                let row = Row { plural, namespaced: is_namespaced };
+                let create = |document: &Value| meaning.create(document, &context);
+                self.admit(&manifest.value, row, &create, &|object| object, &find, &mut report);
             }
             (None, defined) => {
-                // What servers do not serve unless they are told to is missing, too.
+                // Versions that servers do not serve by default are missing, too.
                 let is_missing = built_in.is_some()
                     || matches!(defined, Found::OtherVersion)
-                    || types::by_api_version(api_version, kind).is_none() && is_built_in_group(api_version);
+                    || types::by_api_version(api_version, kind).is_none() && is_kubernetes_group(api_version);
                 if is_missing {
-                    // As `kubectl` says it.
-                    let message = format!("no matches for kind {kind:?} in version {api_version:?}");
+                    // The first part is kubectl's.
+                    let advice = removed::advice(api_version, kind);
+                    let message = format!("no matches for kind {kind:?} in version {api_version:?}{advice}");
                     let path = "kind".to_owned();
                     report.findings.push(Finding { position: find(&path), path, reason: "NotFound", message });
                     return report;
@@ -207,8 +259,8 @@ impl Judge {
         }
         if self.with_costs {
             for it in &uses {
-                let Some(place) = place(it.field) else { continue };
-                let Ok(compiled) = self.environments.compile(place, it.text) else { continue };
+                let Some((place, schema)) = place(it.field) else { continue };
+                let Ok(compiled) = self.environments.compile(place, schema, it.text) else { continue };
                 report.costs.push((find(&it.path), it.path.clone(), compiled.cost()));
                 if place == Place::DeviceConstraint {
                     report.searches.push((find(&it.path), it.path.clone(), search(&compiled)));
@@ -218,7 +270,43 @@ impl Judge {
         report
     }
 
-    /// What a server would know about a request for the object.
+    /// Validates an object and applies the policies to it: mutations before, validations after.
+    fn admit(
+        &self,
+        document: &Value,
+        row: Row<'_>,
+        create: &dyn Fn(&Value) -> Result<Accepted, Refused>,
+        shown: &dyn Fn(Value) -> Value,
+        find: &dyn Fn(&str) -> Position,
+        report: &mut ObjectReport,
+    ) {
+        let mut admitted = create(document);
+        if let Err(Refused::Invalid { errors, .. }) = &admitted {
+            let hints = registry::hints::of_errors(document, errors, self.features, &self.environments);
+            report.warnings.extend(hints.into_iter().map(|(field, hint)| format!("{field}: {hint}")));
+        }
+        let Some(policies) = &self.policies else { return admit(admitted, find, report) };
+        let base = match &admitted {
+            Ok(accepted) => shown(accepted.object.clone()),
+            Err(_) => document.clone(),
+        };
+        let mutated = policies.mutate(&base, row);
+        let object = mutated.object.clone();
+        add_verdict(mutated, find, report);
+        if let Some(object) = object {
+            let strict_errors = admitted.map(|accepted| accepted.strict_errors).unwrap_or_default();
+            admitted = create(&object).map(|accepted| Accepted { strict_errors, ..accepted });
+        }
+        if let (Ok(accepted), true) = (&admitted, report.findings.is_empty()) {
+            let verdict = policies.validate(&shown(accepted.object.clone()), row);
+            admit(admitted, find, report);
+            add_verdict(verdict, find, report);
+        } else {
+            admit(admitted, find, report);
+        }
+    }
+
+    /// Returns the server's context of a request for the object.
     fn context<'c>(&'c self, manifest: &'c Manifest, is_namespaced: bool) -> Context<'c> {
         let namespace = manifest.value.str_at(&["metadata", "namespace"]).unwrap_or("default");
         Context {
@@ -232,7 +320,7 @@ impl Judge {
         }
     }
 
-    /// What can be said of kinds that the registry does not know: their fields, and their gated fields.
+    /// Checks kinds without validation rules: their fields, and their gated fields.
     fn check_uses(
         &self,
         manifest: &Manifest,
@@ -242,8 +330,9 @@ impl Judge {
     ) {
         report.is_partial = true;
         if let Some(of) = types::by_api_version(manifest.api_version(), manifest.kind()) {
-            let decoded = types::decode(of, &manifest.value);
-            let (paths, error) = match decoded {
+            let mut value = manifest.value.clone();
+            let taken = types::take_mismatches(of, &mut value);
+            let (paths, error) = match types::decode(of, &value) {
                 Ok(decoded) => (decoded.unknown_fields, None),
                 Err(error) => (Vec::new(), Some(error)),
             };
@@ -251,6 +340,7 @@ impl Judge {
             for (message, path) in unknown.chain(error.map(|error| (error, String::new()))) {
                 report.findings.push(Finding { position: find(&path), path, reason: "BadRequest", message });
             }
+            add_mismatches(taken, find, report);
         }
         let mut errors = Errors::new();
         for it in uses {
@@ -258,8 +348,8 @@ impl Judge {
             let at = Path::new(&path);
             if !it.needs.are_met(self.features) {
                 gate_off(it, at, &mut errors);
-            } else if let Some(place) = place(it.field)
-                && let Err(refusal) = self.environments.compile(place, it.text)
+            } else if let Some((place, schema)) = place(it.field)
+                && let Err(refusal) = self.environments.compile(place, schema, it.text)
             {
                 refuse(it, refusal, at, &mut errors);
             }
@@ -268,36 +358,69 @@ impl Judge {
     }
 }
 
-/// How a constraint over a set of devices will be searched.
+/// Adds the results of policies.
+fn add_verdict(verdict: Verdict, find: &dyn Fn(&str) -> Position, report: &mut ObjectReport) {
+    for (reason, message) in verdict.denials {
+        report.findings.push(Finding { position: find(""), path: String::new(), reason, message });
+    }
+    report.warnings.extend(verdict.warnings);
+    report.unevaluated.extend(verdict.unknown);
+}
+
+/// Describes the search strategy of a device constraint.
 fn search(compiled: &Compiled) -> String {
     let Prospect { depends_on_order, conditions, judged_early, opaque } =
         Prospect::of(compiled.typed(), devices::VARIABLE);
     let order = if depends_on_order {
-        "sets are tried in the order of names only"
+        "sets are tried in name order"
     } else {
-        "whether there is a set is found out in the order of what it reads"
+        "sets are tried in the order of the attributes that it reads"
     };
     if conditions == 0 {
-        return "it asks nothing of the devices".to_owned();
+        return "it does not read the devices".to_owned();
     }
     let past: Vec<String> = opaque.iter().map(|name| format!("`{name}`")).collect();
     match judged_early {
-        0 => format!("no condition can be judged before the set is whole, because of {}", past.join(", ")),
-        all if all == conditions => format!("cut short by {all} of {conditions} conditions; {order}"),
+        0 => format!("no condition can be evaluated before the set is complete, because of {}", past.join(", ")),
+        all if all == conditions => format!("pruned by {all} of {conditions} conditions; {order}"),
         some => format!(
-            "cut short by {some} of {conditions} conditions, the others wait for the whole set because of {}; {order}",
+            "pruned by {some} of {conditions} conditions, the others require the complete set because of {}; {order}",
             past.join(", ")
         ),
     }
 }
 
-/// Whether Kubernetes has a group of this name, so that a kind in it is known or does not exist.
-fn is_built_in_group(api_version: &str) -> bool {
+/// Whether only Kubernetes can have a group of this name, so that a kind in it is known or does not exist: its own groups,
+/// and names without a dot, which definitions cannot have.
+fn is_kubernetes_group(api_version: &str) -> bool {
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    apiserver::resources::groups().iter().any(|(it, _)| *it == group)
+    !group.contains('.') || apiserver::resources::groups().iter().any(|(it, _)| *it == group)
 }
 
-/// What the server says to the object.
+/// Adds type errors, and drops validation errors that are caused by them.
+fn add_mismatches(taken: Vec<Mismatch>, find: &dyn Fn(&str) -> Position, report: &mut ObjectReport) {
+    if taken.is_empty() {
+        return;
+    }
+    let is_around = |outer: &str, inner: &str| {
+        inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+    };
+    report.findings.retain(|finding| {
+        let concerns = |it: &Mismatch| is_around(&it.path, &finding.path) || is_around(&finding.path, &it.path);
+        finding.path.is_empty() || !taken.iter().any(concerns)
+    });
+    if taken.iter().any(|it| it.is_bool_for_text) {
+        report.warnings.push(manifests::BOOLEANS.to_owned());
+    }
+    report.findings.extend(taken.into_iter().map(|it| Finding {
+        position: find(&it.path),
+        path: it.path,
+        reason: "BadRequest",
+        message: it.message,
+    }));
+}
+
+/// Adds the server's result.
 fn admit(admitted: Result<Accepted, Refused>, find: &dyn Fn(&str) -> Position, report: &mut ObjectReport) {
     let mut plain = |message: String| {
         let path = message.split('"').nth(1).unwrap_or_default().to_owned();
@@ -306,7 +429,7 @@ fn admit(admitted: Result<Accepted, Refused>, find: &dyn Fn(&str) -> Position, r
     match admitted {
         Ok(accepted) => {
             accepted.strict_errors.into_iter().for_each(&mut plain);
-            report.warnings = accepted.warnings;
+            report.warnings.extend(accepted.warnings);
         }
         Err(Refused::Invalid { errors, strict_errors, .. }) => {
             strict_errors.into_iter().for_each(&mut plain);
@@ -320,7 +443,7 @@ fn admit(admitted: Result<Accepted, Refused>, find: &dyn Fn(&str) -> Position, r
 
 /// The path as Kubernetes prints it: columns of a definition with one version stand without the version.
 fn shown_path(it: &Use<'_>, object: &Value) -> String {
-    let versions = object.at(&["spec", "versions"]).and_then(Value::as_array).unwrap_or_default();
+    let versions = object.list_at(&["spec", "versions"]);
     match (it.field, versions) {
         (Field::PrinterColumn(_), [_]) => it.path.replacen("versions[0].", "", 1),
         _ => it.path.clone(),
@@ -337,24 +460,24 @@ fn findings(errors: &Errors, find: &dyn Fn(&str) -> Position) -> Vec<Finding> {
     errors.iter().map(finding).collect()
 }
 
-/// What validation says to an expression that cannot be used.
+/// Returns the validation error of a rejected expression.
 fn refuse(it: &Use<'_>, refusal: Refusal, at: Path<'_>, errors: &mut Errors) {
     match (it.field, refusal) {
         (_, Refusal::TooLong { max }) => errors.too_long(at, max),
-        // What the compiler says of a column is an internal error of the whole column in Kubernetes.
+        // In Kubernetes, a compile error of a column is an internal error of the whole column.
         (Field::PrinterColumn(_), Refusal::Invalid(detail) | Refusal::Internal(detail)) => {
             let column = at.to_string();
             let column = Path::new(column.trim_end_matches(".expression"));
             errors.internal(column, format!("CEL compilation failed for {} rules: {detail}", it.text));
         }
         (_, Refusal::Invalid(detail)) => errors.invalid(at, it.text, detail),
-        (_, Refusal::TooCostly(detail)) => errors.forbidden(at, detail),
+        (_, Refusal::TooCostly { detail, .. }) => errors.forbidden(at, detail),
         (_, Refusal::Internal(detail)) => errors.internal(at, detail),
         (_, _) => errors.internal(at, "the expression cannot be used"),
     }
 }
 
-/// What validation says to a field whose gate is off.
+/// Returns the validation error of a field whose gate is disabled.
 fn gate_off(it: &Use<'_>, at: Path<'_>, errors: &mut Errors) {
     let gate = it.needs.0.first().map_or("", |gate| gate.name());
     let what = match it.field {
@@ -374,13 +497,14 @@ fn gate_off(it: &Use<'_>, at: Path<'_>, errors: &mut Errors) {
     errors.forbidden(at, format!("{what} feature gate {gate}"));
 }
 
-fn place(field: Field<'_>) -> Option<Place<'_>> {
+/// The place of a field, and the schema that types `self` there.
+fn place(field: Field<'_>) -> Option<(Place, Option<&Value>)> {
     static NO_SCHEMA: Value = Value::Null;
     Some(match field {
-        Field::TolerationExpression => Place::Toleration,
-        Field::AffinityExpression => Place::NodeAffinity,
-        Field::DeviceConstraint => Place::DeviceConstraint,
-        Field::PrinterColumn(schema) => Place::PrinterColumn(schema.unwrap_or(&NO_SCHEMA)),
+        Field::TolerationExpression => (Place::Toleration, None),
+        Field::AffinityExpression => (Place::NodeAffinity, None),
+        Field::DeviceConstraint => (Place::DeviceConstraint, None),
+        Field::PrinterColumn(schema) => (Place::PrinterColumn, Some(schema.unwrap_or(&NO_SCHEMA))),
         Field::TolerationOperator | Field::AffinityOperator => return None,
     })
 }

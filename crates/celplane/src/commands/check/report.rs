@@ -19,6 +19,7 @@ pub(super) fn text(
 ) -> std::io::Result<()> {
     let mut refused = 0_usize;
     let mut objects = 0_usize;
+    let mut unevaluated = 0_usize;
     for report in reports {
         for object in &report.objects {
             objects = objects.saturating_add(1);
@@ -32,6 +33,11 @@ pub(super) fn text(
                 let place = place(&report.name, object.position);
                 writeln!(out, "{place}: {}: {} {warning}", object.title, style.warning("warning:"))?;
             }
+            for why in &object.unevaluated {
+                let place = place(&report.name, object.position);
+                writeln!(out, "{}", style.dim(format!("{place}: {}: not evaluated: {why}", object.title)))?;
+            }
+            unevaluated = unevaluated.saturating_add(object.unevaluated.len());
             if is_verbose {
                 verbose(report, object, style, out)?;
             }
@@ -41,10 +47,29 @@ pub(super) fn text(
             writeln!(out, "{}: {}", style.bold(place), style.bad(error))?;
         }
     }
-    let gates: Vec<String> = assumed(features).map(|(name, is_on)| format!("{name}={is_on}")).collect();
-    writeln!(out, "{}", style.dim(format!("gates assumed: {}", gates.join(","))))?;
-    let summary = format!("{objects} objects in {} files: {refused} refused", reports.len());
+    if is_verbose {
+        let gates: Vec<String> = assumed(features).map(|(name, is_on)| format!("{name}={is_on}")).collect();
+        writeln!(out, "{}", style.dim(format!("feature gates: {}", gates.join(","))))?;
+    }
+    let all = || reports.iter().flat_map(|report| &report.objects);
+    let warned = all().filter(|object| !object.warnings.is_empty()).count();
+    let partial = all().filter(|object| object.is_partial).count();
+    let mut summary = format!("{} in {}: {refused} refused", counted(objects, "object"), counted(reports.len(), "file"));
+    if warned > 0 {
+        summary.push_str(&format!(", {warned} with warnings"));
+    }
+    if partial > 0 {
+        summary.push_str(&format!(", {partial} not validated (no schema)"));
+    }
+    if unevaluated > 0 {
+        summary.push_str(&format!(", {unevaluated} policy checks not evaluated"));
+    }
     writeln!(out, "{}", if refused == 0 { style.good(summary) } else { style.bad(summary) })
+}
+
+/// A number with its noun.
+fn counted(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }
 
 /// The gates that decide about what is judged: those of the proposals, and all that are not at their default.
@@ -58,7 +83,7 @@ fn assumed(features: Features) -> impl Iterator<Item = (&'static str, bool)> {
 fn verbose(report: &FileReport, object: &ObjectReport, style: Style, out: &mut dyn Write) -> std::io::Result<()> {
     if object.findings.is_empty() {
         let place = place(&report.name, object.position);
-        let how = if object.is_partial { "gated fields are accepted" } else { "accepted" };
+        let how = if object.is_partial { "not validated (no schema); gated fields OK" } else { "accepted" };
         writeln!(out, "{place}: {}: {}", object.title, style.good(how))?;
     }
     for (position, path, cost) in &object.costs {
@@ -114,7 +139,7 @@ fn file(report: &FileReport) -> Value {
             json!({
                 "object": object.title, "line": object.position.line, "accepted": errors.is_empty(),
                 "gatedFieldsOnly": object.is_partial, "errors": errors, "warnings": object.warnings, "costs": costs,
-                "searches": searches,
+                "searches": searches, "notEvaluated": object.unevaluated,
             })
         })
         .collect();
@@ -122,13 +147,14 @@ fn file(report: &FileReport) -> Value {
     json!({"file": report.name, "objects": objects, "unreadable": unreadable})
 }
 
-/// For code review tools.
+/// Writes the reports in SARIF, the format of code review tools.
 pub(super) fn sarif(reports: &[FileReport], out: &mut dyn Write) -> std::io::Result<()> {
     let mut results = Vec::new();
     for report in reports {
         for object in &report.objects {
             for it in &object.findings {
-                let message = format!("{}: {}: {}", object.title, it.path, it.message);
+                let path = if it.path.is_empty() { String::new() } else { format!("{}: ", it.path) };
+                let message = format!("{}: {path}{}", object.title, it.message);
                 results.push(result(&report.name, it.position, it.reason, "error", &message));
             }
             for warning in &object.warnings {

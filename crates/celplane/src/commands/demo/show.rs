@@ -1,8 +1,9 @@
-//! What is shown of a story: the field it is about, what became of its pods, claims and columns, and why.
+//! Output of a story: the field it demonstrates, the results of its pods, claims and columns, and the reasons.
 
 use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
+use api::well_known::CONDITION_POD_SCHEDULED;
 use api::core::v1::{Node, Pod, Taint};
 use api::json::{self, Value};
 use api::resource::v1::ResourceClaim;
@@ -17,7 +18,7 @@ const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 /// Writes to standard output; a closed one ends the demo.
 pub(super) fn say(text: &str) -> Result<()> {
-    Ok(std::io::stdout().write_all(text.as_bytes())?)
+    Ok(crate::output::stdout().write_all(text.as_bytes())?)
 }
 
 /// Names the story and shows the field that it is about.
@@ -46,13 +47,13 @@ fn excerpt<'t>(text: &'t str, field: &str) -> Vec<&'t str> {
     block.map(|line| line.get(own..).unwrap_or_default()).collect()
 }
 
-/// Why the scheduler could not place a pod.
+/// Returns the reason why the scheduler could not place a pod.
 pub(super) fn refusal(pod: &Pod) -> Option<&str> {
-    let scheduled = pod.status.conditions.iter().find(|it| it.condition_type == "PodScheduled")?;
+    let scheduled = pod.status.conditions.iter().find(|it| it.condition_type == CONDITION_POD_SCHEDULED)?;
     (scheduled.status == "False").then_some(scheduled.message.as_str())
 }
 
-/// What became of a story.
+/// Result of a story.
 #[derive(Debug)]
 pub(super) struct Shown {
     pods: Vec<Pod>,
@@ -62,7 +63,7 @@ pub(super) struct Shown {
 }
 
 impl Shown {
-    /// Asks the server.
+    /// Reads the result from the server.
     pub(super) async fn collect(client: &Client, story: &Story) -> Result<Self> {
         let all = Selection::default();
         let pods = client.objects::<Pod>().list(&all).await?.items;
@@ -84,7 +85,7 @@ impl Shown {
         })
     }
 
-    /// Whether all ended as the story says.
+    /// Whether the result matches the story.
     pub(super) fn is_as_expected(&self, story: &Story) -> bool {
         let pods = story.pods.iter().all(|(name, nodes)| {
             let pod = self.pods.iter().find(|pod| pod.metadata.name == *name);
@@ -98,7 +99,7 @@ impl Shown {
         pods && wanted.into_iter().all(|wanted| cells().any(|cell| cell.contains(wanted)))
     }
 
-    /// In lines for people.
+    /// Formats the result as text.
     pub(super) fn text(&self, style: Style) -> String {
         let mut text = String::new();
         for pod in &self.pods {
@@ -148,7 +149,7 @@ fn rows(table: &Value) -> Vec<Vec<String>> {
     let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).unwrap_or_default().to_vec();
     let columns = list(table, "columnDefinitions");
     let is_shown: Vec<bool> = columns.iter().map(|it| it.get("priority").and_then(Value::as_i64).unwrap_or(0) == 0).collect();
-    let mut rows = vec![columns.iter().map(|it| it.str_at(&["name"]).unwrap_or_default().to_uppercase()).collect::<Vec<_>>()];
+    let mut rows = vec![columns.iter().map(|it| it.text("name").to_uppercase()).collect::<Vec<_>>()];
     for row in list(table, "rows") {
         let cells = list(&row, "cells");
         rows.push(cells.iter().map(|cell| match cell {

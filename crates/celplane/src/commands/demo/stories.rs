@@ -30,7 +30,7 @@ const SEMVER: &str = "KEP-5721";
 const DEVICES: &str = "KEP-5254";
 const COLUMNS: &str = "KEP-4595";
 
-/// All stories, in the order in which they are told.
+/// All stories, in order.
 pub(super) const STORIES: &[Story] = &[
     Story {
         name: "prefix",

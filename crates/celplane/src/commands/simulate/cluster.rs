@@ -7,6 +7,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, anyhow, bail};
+use api::well_known::ANNOTATION_BIND_COMPLETED;
+use api::annotations::REJECTED;
 use api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use api::features::Features;
 use api::json::{Text, Value};
@@ -23,7 +25,7 @@ use scheduling::cluster::Object;
 
 use super::expand;
 use crate::manifests::Manifest;
-use crate::replicas;
+use controlplane::replicas;
 use crate::scheduling_objects;
 
 /// A cluster from which a simulation starts.
@@ -31,13 +33,13 @@ use crate::scheduling_objects;
 pub(super) struct Cluster {
     features: Features,
     environments: Option<Environments>,
-    /// Nodes, and how many are like each.
+    /// Nodes, with the number of identical copies of each.
     pub(super) nodes: Vec<(Node, Option<usize>)>,
     /// Pods, and how many are like each.
     pub(super) pods: Vec<(Pod, Option<usize>)>,
-    /// Everything else.
+    /// All other objects.
     pub(super) objects: Vec<Object>,
-    /// The claims that templates stand for, by namespace and name.
+    /// ResourceClaimTemplates by namespace and name.
     pub(super) claim_templates: HashMap<(Text, Text), Value>,
     classes: Vec<PriorityClass>,
 }
@@ -61,7 +63,7 @@ impl Cluster {
         if kind.is_empty() {
             bail!("Object 'Kind' is missing");
         }
-        // What has no say in placement is not looked at.
+        // Kinds that do not affect placement are skipped.
         if !KINDS.contains(&kind) && !scheduling_objects::KINDS.contains(&kind) {
             return Ok(());
         }
@@ -80,7 +82,10 @@ impl Cluster {
             "Pod" => self.pods.push((own_name(Pod::read(&object)?, is_live), copies)),
             "PriorityClass" => self.classes.push(PriorityClass::read(&object)?),
             "ResourceClaimTemplate" => {
-                let text = |field| Text::from(object.str_at(&["metadata", field]).unwrap_or_default());
+                let text = |field| Text::from(object.text_at(&["metadata", field]));
+                if let Some(why) = object.str_at(&["spec", "metadata", "annotations", REJECTED]) {
+                    bail!("{why}");
+                }
                 let spec = object.at(&["spec", "spec"]).cloned().unwrap_or_default();
                 self.claim_templates.insert((text("namespace"), text("name")), spec);
             }
@@ -130,8 +135,8 @@ impl Cluster {
     }
 
     /// All objects are there: what follows from several of them is worked out.
-    pub(super) fn finish(mut self) -> Result<Self> {
-        if self.nodes.is_empty() {
+    pub(super) fn finish(mut self, needs_nodes: bool) -> Result<Self> {
+        if needs_nodes && self.nodes.is_empty() {
             bail!("there are no nodes");
         }
         for (pod, _) in &mut self.pods {
@@ -145,23 +150,22 @@ impl Cluster {
     fn bind_chosen_volumes(&mut self) {
         for object in &mut self.objects {
             let Object::Claim(claim) = object else { continue };
-            if !claim.spec.volume_name.is_empty() && !claim.metadata.annotations.contains_key(BIND_COMPLETED) {
+            if !claim.spec.volume_name.is_empty() && !claim.metadata.annotations.contains_key(ANNOTATION_BIND_COMPLETED) {
                 let mut bound = PersistentVolumeClaim::clone(claim);
-                bound.metadata.annotations.insert(BIND_COMPLETED.into(), "yes".into());
+                bound.metadata.annotations.insert(ANNOTATION_BIND_COMPLETED.into(), "yes".into());
                 *claim = Arc::new(bound);
             }
         }
     }
 }
 
-pub(super) const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// What has a say in placement beside what the scheduler's core is told as it is.
+/// Kinds that affect placement, besides those that are passed to the scheduler's core unchanged.
 const KINDS: &[&str] =
     &["Node", "Pod", "PriorityClass", "ResourceClaimTemplate", "Deployment", "DaemonSet", "Job", "CronJob"];
 
 fn completed(node: Value) -> Result<Value> {
-    let name = node.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+    let name = node.text_at(&["metadata", "name"]).to_owned();
     Ok(Template::new(node)?.node(&name, 0, None, Timestamp { seconds: 0, nanos: 0 }))
 }
 
@@ -169,7 +173,7 @@ fn read(resource: &Resource<'_>, document: &Value) -> Result<Value> {
     Ok(admit::read(resource, document, "2000-01-01T00:00:00Z")?.object)
 }
 
-/// Pods that were admitted here all have the same uid: it says nothing.
+/// Pods that were admitted here all have the same UID, which is meaningless.
 fn own_name(mut pod: Pod, is_live: bool) -> Pod {
     if !is_live {
         pod.metadata.uid = Text::default();

@@ -4,33 +4,33 @@ use anyhow::{Context as _, Result};
 use api::json::Value;
 use registry::resources::Resource;
 
-/// What a workload makes.
+/// Objects that a workload creates.
 #[derive(Debug, Default)]
-pub(super) struct Made {
+pub(super) struct CreatedObjects {
     /// Pods, and how many are like each.
     pub(super) pods: Vec<(Value, Option<usize>)>,
     /// Claims to volumes.
     pub(super) claims: Vec<Value>,
 }
 
-/// How pods are admitted.
+/// The resource of pods, for admission.
 pub(super) fn pods() -> Result<&'static Resource<'static>> {
-    registry::resources::find_by_api_version("v1", "Pod").context("pods are not known")
+    registry::resources::find_by_api_version("v1", "Pod").context("there is no resource for pods")
 }
 
-/// What a workload would make. Daemon pods depend on nodes and are not made here.
-pub(super) fn expand(kind: &str, object: &Value) -> Result<Made> {
-    let number = |path: &[&str]| object.at(path).and_then(Value::as_i64).and_then(|it| usize::try_from(it).ok());
+/// Returns the objects that a workload would create. Daemon pods depend on nodes and are not created here.
+pub(super) fn expand(kind: &str, object: &Value) -> Result<CreatedObjects> {
+    let number = |path: &[&str]| object.i64_at(path).and_then(|it| usize::try_from(it).ok());
     let replicas = match kind {
         "Job" => {
             let parallelism = number(&["spec", "parallelism"]).unwrap_or(1);
             number(&["spec", "completions"]).map_or(parallelism, |completions| completions.min(parallelism))
         }
-        "DaemonSet" | "CronJob" => return Ok(Made::default()),
+        "DaemonSet" | "CronJob" => return Ok(CreatedObjects::default()),
         _ => number(&["spec", "replicas"]).unwrap_or(1),
     };
-    let template = object.at(&["spec", "template"]).context("it has no template")?;
-    let text = |field: &str| object.str_at(&["metadata", field]).unwrap_or_default();
+    let template = object.at(&["spec", "template"]).context("it has no pod template")?;
+    let text = |field: &str| object.text_at(&["metadata", field]);
     let (name, namespace) = (text("name"), text("namespace"));
     let pod = |name: &str| {
         let mut pod = template.clone();
@@ -56,17 +56,17 @@ pub(super) fn expand(kind: &str, object: &Value) -> Result<Made> {
         }
         pod
     };
-    let templates = object.at(&["spec", "volumeClaimTemplates"]).and_then(Value::as_array).unwrap_or_default();
+    let templates = object.list_at(&["spec", "volumeClaimTemplates"]);
     if templates.is_empty() {
-        return Ok(Made { pods: vec![(pod(name), Some(replicas))], claims: Vec::new() });
+        return Ok(CreatedObjects { pods: vec![(pod(name), Some(replicas))], claims: Vec::new() });
     }
-    // Each pod of a StatefulSet has claims of its own.
-    let mut made = Made::default();
+    // Each pod of a StatefulSet has its own claims.
+    let mut made = CreatedObjects::default();
     for ordinal in 0..replicas {
         let own = format!("{name}-{ordinal}");
         let mut pod = pod(&own);
         for template in templates {
-            let volume = template.str_at(&["metadata", "name"]).unwrap_or_default();
+            let volume = template.text_at(&["metadata", "name"]);
             let claim_name = format!("{volume}-{own}");
             let mut claim = template.clone();
             if let Some(metadata) = claim.get_mut("metadata").and_then(Value::as_object_mut) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
+use api::well_known::LABEL_HOSTNAME;
 use api::core::v1::{Node, Pod, PodResourceClaimStatus};
 use api::features::Features;
 use api::json::{Text, Value};
@@ -26,7 +27,7 @@ const EXPRESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Virtual time after which a simulation ends, whatever happens.
 const TIME_MAX: Duration = Duration::from_secs(24 * 3600);
 
-/// How it is played.
+/// Settings of a simulation.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) configuration: Configuration,
@@ -35,20 +36,20 @@ pub(super) struct Rules {
     pub(super) with_scores: bool,
 }
 
-/// What came of it.
+/// Result of a simulation.
 #[derive(Debug, Default)]
 pub(super) struct Played {
     /// Pods that got a node, in the order in which they did.
-    pub(super) placed: Vec<Placed>,
-    /// Pods that did not, by name.
-    pub(super) pending: Vec<Pending>,
+    pub(super) placed: Vec<PlacedPod>,
+    /// Pods without a node, by name.
+    pub(super) pending: Vec<PendingPod>,
     /// Pods that had to make room.
     pub(super) preempted: Vec<(String, Text, String)>,
-    /// How full the nodes are.
+    /// Utilization of the nodes.
     pub(super) nodes: Vec<NodeUse>,
-    /// How many attempts were made,
+    /// Number of attempts.
     pub(super) attempts: usize,
-    /// how much virtual time went by,
+    /// Elapsed virtual time.
     pub(super) virtual_time: Duration,
     /// and how much real time the attempts took.
     pub(super) took: Duration,
@@ -56,10 +57,10 @@ pub(super) struct Played {
 
 /// A pod with its node.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct PlacedPod {
     pub(super) pod: String,
     pub(super) node: Text,
-    /// Its score, and what each plugin gave, where there was a choice.
+    /// Total score, and that of each plugin, if there was a choice.
     pub(super) score: Option<(i64, Vec<(&'static str, i64)>)>,
     /// The devices that it got, by claim.
     pub(super) devices: Vec<(Text, Vec<String>)>,
@@ -67,12 +68,12 @@ pub(super) struct Placed {
 
 /// A pod without one.
 #[derive(Debug, Clone)]
-pub(super) struct Pending {
+pub(super) struct PendingPod {
     pub(super) pod: String,
     pub(super) why: String,
 }
 
-/// How full a node is.
+/// Utilization of a node.
 #[derive(Debug)]
 pub(super) struct NodeUse {
     pub(super) name: Text,
@@ -115,7 +116,7 @@ pub(super) fn play(cluster: &Cluster, rules: &Rules) -> Result<Played> {
             Ok(())
         })?;
     }
-    let mut playing = Playing {
+    let mut playing = Simulation {
         core,
         now,
         played: Played::default(),
@@ -150,7 +151,7 @@ fn each_node(node: &Node, copies: Option<usize>, mut take: impl FnMut(&Node)) {
     let mut copy = node.clone();
     for number in 0..copies {
         let name = Text::from(format!("{}-{number}", node.metadata.name));
-        copy.metadata.labels.insert("kubernetes.io/hostname".into(), name.clone());
+        copy.metadata.labels.insert(LABEL_HOSTNAME.into(), name.clone());
         copy.metadata.name = name;
         take(&copy);
     }
@@ -170,7 +171,7 @@ fn each_pod(group: usize, pod: &Pod, copies: Option<usize>, mut take: impl FnMut
     Ok(())
 }
 
-/// The claims that would be made for a pod from templates; the pod is told their names.
+/// Returns the claims that would be created for a pod from templates; their names are set in the pod.
 fn claims_for(pod: &mut Pod, cluster: &Cluster) -> Result<Vec<ResourceClaim>> {
     let mut claims = Vec::new();
     for used in &pod.spec.resource_claims {
@@ -178,7 +179,7 @@ fn claims_for(pod: &mut Pod, cluster: &Cluster) -> Result<Vec<ResourceClaim>> {
         if pod.status.resource_claim_statuses.iter().any(|status| status.name == used.name) {
             continue;
         }
-        // Without the template there is no claim, and the scheduler says so.
+        // Without the template there is no claim, and the scheduler reports it.
         let Some(spec) = cluster.claim_templates.get(&(pod.metadata.namespace.clone(), template.clone())) else { continue };
         let name = format!("{}-{}", pod.metadata.name, used.name);
         claims.push(ResourceClaim::read(&claim_document(pod, &used.name, &name, spec))?);
@@ -206,19 +207,19 @@ fn claim_document(pod: &Pod, used: &str, name: &str, spec: &Value) -> Value {
     })
 }
 
-struct Playing {
+struct Simulation {
     core: Scheduler,
     now: Duration,
     played: Played,
-    /// What was last said of pods that wait, by uid.
+    /// Last messages about waiting pods, by UID.
     said: BTreeMap<Text, (String, String)>,
-    /// Pods that were tried in vain since something changed.
+    /// Pods without success since the last change.
     tried: HashSet<Text>,
     with_scores: bool,
     progress: Progress,
 }
 
-impl Playing {
+impl Simulation {
     fn run(&mut self) {
         loop {
             while let Some(attempt) = self.core.schedule_one(self.now) {
@@ -228,7 +229,7 @@ impl Playing {
             }
             let lengths = self.core.lengths();
             let waiting = lengths.active.saturating_add(lengths.backoff).saturating_add(lengths.unschedulable);
-            // Nothing has changed since all of them were tried: nothing will.
+            // All of them were tried since the last change: the result is final.
             if waiting <= self.tried.len() {
                 return;
             }
@@ -249,7 +250,7 @@ impl Playing {
                 self.core.bound(&attempt.uid);
                 self.said.remove(&attempt.uid);
                 self.tried.clear();
-                self.played.placed.push(Placed { pod, node: placement.node, score, devices });
+                self.played.placed.push(PlacedPod { pod, node: placement.node, score, devices });
             }
             Outcome::Unschedulable(unplaced) => {
                 self.tried.insert(attempt.uid.clone());
@@ -268,7 +269,7 @@ impl Playing {
                 self.tried.insert(attempt.uid.clone());
                 self.said.insert(attempt.uid, (pod, message));
             }
-            // Nobody else is held up here: attempts wait for their searches, unless told otherwise.
+            // No other pods are blocked here: attempts wait for their searches, unless configured otherwise.
             Outcome::Deferred(search) => {
                 self.core.searched(search.run(), self.now);
             }
@@ -280,13 +281,13 @@ impl Playing {
         // A pod that was placed and then had to go is not placed.
         self.played.placed.retain(|placed| !preempted.contains(&placed.pod));
         let done: HashSet<&str> = self.played.placed.iter().map(|placed| placed.pod.as_str()).collect();
-        let mut pending: Vec<Pending> = self.said.into_values().map(|(pod, why)| Pending { pod, why }).collect();
+        let mut pending: Vec<PendingPod> = self.said.into_values().map(|(pod, why)| PendingPod { pod, why }).collect();
         let said: HashSet<String> = pending.iter().map(|pending| pending.pod.clone()).collect();
         let silent = names.values().filter(|name| {
             !done.contains(name.as_str()) && !said.contains(*name) && !preempted.contains(*name)
         });
         // Closed gates, and schedulers that are not in the configuration.
-        pending.extend(silent.map(|pod| Pending { pod: pod.clone(), why: "it is not tried: it has scheduling gates, or names another scheduler".to_owned() }));
+        pending.extend(silent.map(|pod| PendingPod { pod: pod.clone(), why: "not scheduled: it has scheduling gates, or names another scheduler".to_owned() }));
         pending.sort_by(|one, other| one.pod.cmp(&other.pod));
         self.played.pending = pending;
         let nodes = self.core.cluster().cache.nodes().map(|node| {

@@ -1,4 +1,4 @@
-//! What a simulation says: tables for people, JSON for programs.
+//! Report of a simulation: tables for people, JSON for programs.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
@@ -6,17 +6,18 @@ use std::io::Write as _;
 
 use api::json::{self, Value};
 
+use super::fit::Fit;
 use super::play::{NodeUse, Played};
 use crate::style::Style;
 use crate::table;
 
-/// How many nodes are listed one by one; more are summed up by how full they are.
+/// Maximum number of nodes to list one by one; more are summarized by utilization.
 const NODES_MAX: usize = 50;
-/// How many pods are listed with one reason.
+/// Maximum number of pods to list with one reason.
 const PODS_MAX: usize = 10;
 
 /// For people.
-pub(super) fn text(played: &Played, wide: bool, style: Style) -> anyhow::Result<()> {
+pub(super) fn text(played: &Played, wide: bool, fit: Option<&Fit>, style: Style) -> anyhow::Result<()> {
     let mut text = String::new();
     if wide {
         placements(&mut text, played);
@@ -25,14 +26,39 @@ pub(super) fn text(played: &Played, wide: bool, style: Style) -> anyhow::Result<
     preempted(&mut text, played, style);
     nodes(&mut text, &played.nodes);
     summary(&mut text, played, style);
-    Ok(std::io::stdout().write_all(text.as_bytes())?)
+    if let Some(fit) = fit {
+        let _ = writeln!(text, "{}", fit_sentence(fit, played, style));
+    }
+    Ok(crate::output::stdout().write_all(text.as_bytes())?)
+}
+
+/// The answer to `--fit-nodes`.
+fn fit_sentence(fit: &Fit, played: &Played, style: Style) -> String {
+    let Fit { template, nodes, pending_with_less } = fit;
+    if !played.pending.is_empty() {
+        let stays = match played.pending.len() {
+            1 => "1 pod stays pending".to_owned(),
+            pending => format!("{pending} pods stay pending"),
+        };
+        let more = if *nodes == 1 { "1 more node" } else { &format!("{nodes} more nodes") };
+        return style.bad(format!("{more} like {template} would not be enough: {stays}"));
+    }
+    match nodes {
+        0 => style.good(format!("no more nodes like {template} are needed")),
+        1 => style.good(format!("1 more node like {template} is enough (without: {pending_with_less} pending)")),
+        nodes => {
+            let less = nodes.saturating_sub(1);
+            let less = format!("with {less}: {pending_with_less} pending");
+            style.good(format!("{nodes} more nodes like {template} are enough ({less})"))
+        }
+    }
 }
 
 fn placements(text: &mut String, played: &Played) {
     let mut rows = vec![["POD", "NODE", "SCORE", "BY PLUGIN", "DEVICES"].map(ToOwned::to_owned).to_vec()];
     for placed in &played.placed {
         let (score, parts) = match &placed.score {
-            // With one node that fits nobody is asked for scores.
+            // With one fitting node there are no scores.
             None => ("-".to_owned(), "only node that fits".to_owned()),
             Some((score, parts)) => {
                 let parts: Vec<String> = parts.iter().map(|(plugin, score)| format!("{plugin}={score}")).collect();
@@ -60,7 +86,7 @@ fn pending(text: &mut String, played: &Played, style: Style) {
 
 fn preempted(text: &mut String, played: &Played, style: Style) {
     for (pod, node, by) in &played.preempted {
-        let _ = writeln!(text, "{} {pod} on {node} makes room for {by}", style.warning("preempted:"));
+        let _ = writeln!(text, "{} {pod} on {node} by {by}", style.warning("preempted:"));
     }
     if !played.preempted.is_empty() {
         text.push('\n');
@@ -94,7 +120,7 @@ fn nodes(text: &mut String, nodes: &[NodeUse]) {
     text.push('\n');
 }
 
-/// How many nodes are how full, in tenths.
+/// Number of nodes by utilization, in tenths.
 fn fullness(text: &mut String, nodes: &[NodeUse]) {
     let tenth = |(used, of): (i64, i64)| used.saturating_mul(10).checked_div(of).unwrap_or(0).clamp(0, 10);
     let mut rows = vec![["FULL", "NODES BY CPU", "NODES BY MEMORY", "NODES BY PODS"].map(ToOwned::to_owned).to_vec()];
@@ -131,7 +157,7 @@ fn summary(text: &mut String, played: &Played, style: Style) {
     );
 }
 
-/// What another configuration moves.
+/// Prints the differences of another configuration.
 pub(super) fn comparison(first: &Played, other: &Played, style: Style) -> anyhow::Result<()> {
     let mut text = String::new();
     let moves = moves(first, other);
@@ -141,12 +167,52 @@ pub(super) fn comparison(first: &Played, other: &Played, style: Style) -> anyhow
         table::write(&mut text, &rows);
         text.push('\n');
     }
+    figures(&mut text, first, other);
     let _ = writeln!(text, "{} of {} pods move", moves.len(), first.placed.len().max(other.placed.len()));
     for (name, played) in [("first", first), ("other", other)] {
         let _ = write!(text, "{name}: ");
         summary(&mut text, played, style);
     }
-    Ok(std::io::stdout().write_all(text.as_bytes())?)
+    Ok(crate::output::stdout().write_all(text.as_bytes())?)
+}
+
+/// Figures of both, side by side.
+fn figures(text: &mut String, first: &Played, other: &Played) {
+    let mut rows = vec![["", "FIRST", "OTHER"].map(ToOwned::to_owned).to_vec()];
+    let mut row = |name: &str, of: &dyn Fn(&Played) -> String| rows.push(vec![name.to_owned(), of(first), of(other)]);
+    row("pods placed", &|played| played.placed.len().to_string());
+    row("pods pending", &|played| played.pending.len().to_string());
+    row("pods preempted", &|played| played.preempted.len().to_string());
+    row("nodes without pods", &|played| played.nodes.iter().filter(|node| node.pods == 0).count().to_string());
+    row("fullest node by CPU", &|played| fullest(played, |node| node.milli_cpu));
+    row("fullest node by memory", &|played| fullest(played, |node| node.memory));
+    row("CPU requested", &|played| total(played, |node| node.milli_cpu));
+    row("memory requested", &|played| total(played, |node| node.memory));
+    table::write(text, &rows);
+    text.push('\n');
+}
+
+fn fullest(played: &Played, of: fn(&NodeUse) -> (i64, i64)) -> String {
+    let share = |(used, of): (i64, i64)| used.saturating_mul(100).checked_div(of).unwrap_or_default();
+    played.nodes.iter().map(of).max_by_key(|it| share(*it)).map_or_else(|| "-".to_owned(), percent)
+}
+
+fn total(played: &Played, of: fn(&NodeUse) -> (i64, i64)) -> String {
+    let sum = |(used, all): (i64, i64), (more, of): (i64, i64)| (used.saturating_add(more), all.saturating_add(of));
+    percent(played.nodes.iter().map(of).fold((0, 0), sum))
+}
+
+/// Names in the order in which people count: web-2 before web-10.
+fn natural(name: &str) -> Vec<(String, u64)> {
+    let mut parts = Vec::new();
+    let mut rest = name;
+    while !rest.is_empty() {
+        let (text, tail) = rest.split_at(rest.find(|it: char| it.is_ascii_digit()).unwrap_or(rest.len()));
+        let (number, tail) = tail.split_at(tail.find(|it: char| !it.is_ascii_digit()).unwrap_or(tail.len()));
+        parts.push((text.to_owned(), number.parse().unwrap_or_default()));
+        rest = tail;
+    }
+    parts
 }
 
 fn moves(first: &Played, other: &Played) -> Vec<(String, String, String)> {
@@ -156,22 +222,31 @@ fn moves(first: &Played, other: &Played) -> Vec<(String, String, String)> {
     };
     let (before, after) = (places(first), places(other));
     let mut pods: Vec<&String> = before.keys().chain(after.keys().filter(|pod| !before.contains_key(*pod))).collect();
-    pods.sort();
+    pods.sort_by_cached_key(|pod| natural(pod));
     let place = |places: &HashMap<String, String>, pod: &str| places.get(pod).map_or(PENDING, String::as_str).to_owned();
     let all = pods.into_iter().map(|pod| (pod.clone(), place(&before, pod), place(&after, pod)));
     all.filter(|(_, from, to)| from != to).collect()
 }
 
 /// For programs.
-pub(super) fn json(played: &Played, other: Option<&Played>) -> anyhow::Result<()> {
+pub(super) fn json(played: &Played, other: Option<&Played>, fit: Option<&Fit>) -> anyhow::Result<()> {
     let mut document = document(played);
+    if let (Some(fit), Some(fields)) = (fit, document.as_object_mut()) {
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let (template, nodes, less) = (fit.template.as_str(), count(fit.nodes), count(fit.pending_with_less));
+        let is_enough = played.pending.is_empty();
+        fields.insert(
+            "fitNodes",
+            api::json!({"template": template, "nodes": nodes, "isEnough": is_enough, "pendingWithOneLess": less}),
+        );
+    }
     if let (Some(other), Some(fields)) = (other, document.as_object_mut()) {
         fields.insert("compared", self::document(other));
         let moves = moves(played, other).into_iter().map(|(pod, from, to)| api::json!({"pod": pod, "from": from, "to": to}));
         fields.insert("moves", Value::Array(moves.collect()));
     }
     let text = json::to_pretty_string(&document, "  ");
-    Ok(writeln!(std::io::stdout(), "{text}")?)
+    Ok(writeln!(crate::output::stdout(), "{text}")?)
 }
 
 fn document(played: &Played) -> Value {

@@ -1,24 +1,28 @@
-//! What a decision writes besides the binding, done to the copy of the cluster as the API would show it.
+//! Writes of a decision besides the binding, applied to the copy of the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::well_known::ANNOTATION_BIND_COMPLETED;
 use api::core::v1::{ObjectReference, PersistentVolume, PersistentVolumeClaim};
 use api::json::Text;
-use api::resource::v1::{ResourceClaim, ResourceClaimConsumerReference};
+use api::resource::v1::{AllocationResult, ResourceClaim, ResourceClaimConsumerReference};
 use scheduling::Scheduler;
-use scheduling::cluster::Object;
+use scheduling::cluster::{Object, ObjectKind};
 use scheduling::writes::Write;
 
-use super::cluster::BIND_COMPLETED;
 
 /// The devices that are given to claims.
 pub(super) fn devices(writes: &[Write]) -> Vec<(Text, Vec<String>)> {
+    let names = |allocation: &AllocationResult| {
+        let results = allocation.devices.results.iter();
+        results.map(|it| format!("{}/{}/{}", it.driver, it.pool, it.device)).collect()
+    };
     let of = |write: &Write| match write {
         Write::UseResourceClaim { claim, allocation: Some(allocation), .. } => {
-            let names = allocation.devices.results.iter().map(|it| format!("{}/{}/{}", it.driver, it.pool, it.device));
-            Some((claim.metadata.name.clone(), names.collect()))
+            Some((claim.metadata.name.clone(), names(allocation)))
         }
+        Write::CreateResourceClaim { allocation, .. } => Some(("extended resources".into(), names(allocation))),
         _ => None,
     };
     writes.iter().filter_map(of).collect()
@@ -33,21 +37,37 @@ pub(super) fn carry_out(core: &mut Scheduler, writes: &[Write], pod: &Text, uid:
                     if let Some(allocation) = allocation {
                         claim.status.allocation = Some(allocation.as_ref().clone());
                     }
-                    claim.status.reserved_for.push(ResourceClaimConsumerReference {
-                        resource: "pods".into(),
-                        name: pod.clone(),
-                        uid: uid.clone(),
-                        ..ResourceClaimConsumerReference::default()
-                    });
+                    claim.status.reserved_for.push(consumer(pod, uid));
                 });
             }
             Write::FreeResourceClaim { namespace, claim, .. } => {
                 change_claim(core, namespace, claim, now, |claim| claim.status = Default::default());
             }
+            Write::CreateResourceClaim { claim, allocation, .. } => {
+                let mut claim = ResourceClaim::clone(claim);
+                let name = format!("{}0", claim.metadata.generate_name);
+                claim.metadata.name = name.into();
+                claim.metadata.uid = format!("claim-{}", claim.metadata.uid).into();
+                claim.status.allocation = Some(allocation.as_ref().clone());
+                claim.status.reserved_for.push(consumer(pod, uid));
+                core.set_object(&Object::ResourceClaim(Arc::new(claim)), now);
+            }
+            Write::DeleteResourceClaim { namespace, claim, .. } => {
+                core.remove_object(ObjectKind::ResourceClaim, namespace, claim, now);
+            }
             Write::BindVolume { volume, namespace, claim, .. } => bind(core, volume, (namespace, claim), now),
-            // The volume counts as made: the core remembers where.
+            // The volume counts as created: the core tracks its location.
             Write::ProvisionVolume { .. } => {}
         }
+    }
+}
+
+fn consumer(pod: &Text, uid: &Text) -> ResourceClaimConsumerReference {
+    ResourceClaimConsumerReference {
+        resource: "pods".into(),
+        name: pod.clone(),
+        uid: uid.clone(),
+        ..ResourceClaimConsumerReference::default()
     }
 }
 
@@ -70,7 +90,7 @@ fn bind(core: &mut Scheduler, volume: &Text, (namespace, name): (&Text, &Text), 
     let claim = objects.claims.get(&(namespace.clone(), name.clone())).map(|it| PersistentVolumeClaim::clone(it));
     let (Some(mut volume), Some(mut claim)) = (found, claim) else { return };
     claim.spec.volume_name = volume.metadata.name.clone();
-    claim.metadata.annotations.insert(BIND_COMPLETED.into(), "yes".into());
+    claim.metadata.annotations.insert(ANNOTATION_BIND_COMPLETED.into(), "yes".into());
     volume.spec.claim_ref = Some(ObjectReference {
         kind: "PersistentVolumeClaim".into(),
         namespace: namespace.clone(),

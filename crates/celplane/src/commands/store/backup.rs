@@ -10,48 +10,54 @@ use client::Client;
 use store::backup::Reader;
 use store::{Embedded, backup};
 
+use crate::output::print_line;
 use super::{Place, explain};
 
 /// The server's path for this.
 const PATH: &str = "/store/backup";
 
-/// Write all objects to a file, while the server runs or not. Secrets are in it
+/// Write all objects, including Secrets, to a file; works with and without a running server
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: Place,
-    /// How to reach a running server; `admin.kubeconfig` in the data directory if not given
+    /// Kubeconfig of a running server; defaults to `admin.kubeconfig` in the data directory
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// The file to write; it must not exist
+    /// File to write; must not exist
     #[arg(value_name = "FILE")]
     backup: PathBuf,
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        if self.backup.try_exists()? {
-            return Err(anyhow!("`{}` exists already", self.backup.display()));
-        }
-        let mut unfinished = self.backup.clone().into_os_string();
-        unfinished.push(".part");
-        let unfinished = PathBuf::from(unfinished);
-        let written = write(&self.place, self.kubeconfig.as_deref(), &unfinished).and_then(|()| {
-            // What was cut off on the way is not taken for a backup.
-            let (revision, count) = verify(&unfinished)?;
-            std::fs::rename(&unfinished, &self.backup)?;
-            Ok((revision, count))
-        });
-        let (revision, count) = match written {
-            Ok(written) => written,
-            Err(error) => {
-                let _ = std::fs::remove_file(&unfinished);
-                return Err(error);
-            }
-        };
-        println!("Wrote {count} objects as of revision {revision} to {}", self.backup.display());
+        let ((), revision, count) =
+            create(&self.backup, |unfinished| write(&self.place, self.kubeconfig.as_deref(), unfinished))?;
+        print_line!("Wrote {count} objects as of revision {revision} to {}", self.backup.display())?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Creates a backup under a name that no file has: the result of `write`, the revision, and the number of objects.
+///
+/// It appears under that name when it is complete.
+pub(super) fn create<T>(path: &Path, write: impl FnOnce(&Path) -> anyhow::Result<T>) -> anyhow::Result<(T, u64, u64)> {
+    if path.try_exists()? {
+        return Err(anyhow!("`{}` exists already", path.display()));
+    }
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".part");
+    let unfinished = PathBuf::from(unfinished);
+    let written = write(&unfinished).and_then(|result| {
+        // A truncated file is not accepted as a backup.
+        let (revision, count) = verify(&unfinished)?;
+        std::fs::rename(&unfinished, path)?;
+        Ok((result, revision, count))
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&unfinished);
+    }
+    written
 }
 
 /// Reads a backup to its end: the revision, and the number of objects.
@@ -77,7 +83,7 @@ pub(super) fn write(place: &Place, kubeconfig: Option<&Path>, to: &Path) -> anyh
                 .map_err(anyhow::Error::from_boxed)
                 .with_context(|| format!("cannot use `{}`", kubeconfig.display()))?;
             let downloaded = client.download(PATH, |piece| file.write_all(piece)).await;
-            downloaded.context("the server did not hand out a backup")
+            downloaded.context("the server did not return a backup")
         })
     };
     match (store, kubeconfig) {
@@ -93,7 +99,7 @@ pub(super) fn write(place: &Place, kubeconfig: Option<&Path>, to: &Path) -> anyh
 
 /// A new file that only its owner can read. What an earlier attempt left is replaced, never written through: where others can
 /// write they may have put it there.
-fn create_private(path: &Path) -> std::io::Result<File> {
+pub(super) fn create_private(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
@@ -125,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_have_put_there_is_not_written_to() {
+    fn existing_files_are_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let (path, theirs) = (directory.path().join("backup.part"), directory.path().join("theirs"));
         std::fs::write(&theirs, "").unwrap();

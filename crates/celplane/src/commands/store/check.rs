@@ -5,14 +5,15 @@ use std::process::ExitCode;
 
 use store::Embedded;
 
+use crate::output::print_line;
 use super::{Place, backup, explain};
 
-/// Read everything in the store, or in a backup, and say what is wrong
+/// Read the whole store, or a backup, and report damage
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: Place,
-    /// A backup to check instead
+    /// Backup to check instead of the store
     #[arg(long, value_name = "FILE")]
     backup: Option<PathBuf>,
 }
@@ -21,32 +22,32 @@ impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if let Some(path) = &self.backup {
             let (revision, count) = backup::verify(path)?;
-            println!("The backup is whole: {count} objects as of revision {revision}");
+            print_line!("The backup is complete: {count} objects as of revision {revision}")?;
             return Ok(ExitCode::SUCCESS);
         }
         let path = self.place.existing_file()?;
-        let judge = |key: &str, value: &bytes::Bytes| match apiserver::storage::stored::document(value) {
+        let judge = |key: &str, value: &bytes::Bytes| match cache::stored::document(value) {
             None if key.starts_with("/registry/") && key.matches('/').count() > 3 => {
                 Some("it is not an object".to_owned())
             }
             _ => None,
         };
         let report = Embedded::check(&path, judge).map_err(|error| explain(error, "check the store"))?;
-        println!("{}", path.display());
-        println!("  revision       {} (history since {})", report.revision, report.compacted);
-        println!("  objects        {} in {} bytes", report.keys, report.bytes);
-        println!("  history        {} bytes", report.history_bytes);
-        println!("  file           {} bytes", report.file_bytes);
+        print_line!("{}", path.display())?;
+        print_line!("  revision       {} (history since {})", report.revision, report.compacted)?;
+        print_line!("  objects        {} in {} bytes", report.keys, report.bytes)?;
+        print_line!("  history        {} bytes", report.history_bytes)?;
+        print_line!("  file           {} bytes", report.file_bytes)?;
         for problem in &report.problems {
-            println!("  problem        {problem}");
+            print_line!("  problem        {problem}")?;
         }
         match report.problems.len() {
             0 => {
-                println!("Everything is what was written");
+                print_line!("No damage found")?;
                 Ok(ExitCode::SUCCESS)
             }
             count => {
-                println!("{count} problems; `celplane store restore` makes a new store from a backup");
+                print_line!("{count} problems; `celplane store restore` creates a new store from a backup, and `celplane store salvage` writes all readable objects to a backup")?;
                 Ok(ExitCode::FAILURE)
             }
         }

@@ -5,10 +5,12 @@ use std::process::ExitCode;
 
 use store::Embedded;
 
+use crate::output::print_line;
 use super::{Place, explain};
 use crate::dry_run::{DryRun, NOTHING_DONE};
 
-/// Drop all history and make the file as small as it can be. A running server does this by itself when much is deleted
+/// Delete all history and shrink the file as far as possible; a running server does this automatically after
+/// many deletes
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -21,16 +23,18 @@ impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let path = self.place.existing_file()?;
         if self.dry_run.is_on() {
-            return say(&path).map_err(|error| explain(error, "compact the store"));
+            let text = rehearse(&path).map_err(|error| explain(error, "compact the store"))?;
+            print_line!("{text}\n{NOTHING_DONE}")?;
+            return Ok(ExitCode::SUCCESS);
         }
         let (before, after) = Embedded::shrink(&path).map_err(|error| explain(error, "compact the store"))?;
-        println!("{}: {before} bytes before, {after} bytes now", path.display());
+        print_line!("{}: {before} bytes before, {after} bytes now", path.display())?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Says what there is to be kept. The file stays as it is.
-fn say(path: &Path) -> Result<ExitCode, store::Error> {
+/// Describes what would be kept. The file stays as it is.
+fn rehearse(path: &Path) -> Result<String, store::Error> {
     let (mut count, mut bytes) = (0_u64, 0_usize);
     for entry in Embedded::snapshot_of(path)? {
         let entry = entry?;
@@ -38,7 +42,6 @@ fn say(path: &Path) -> Result<ExitCode, store::Error> {
         bytes = bytes.saturating_add(entry.key.len()).saturating_add(entry.value.len());
     }
     let file_bytes = path.metadata().map_err(|error| store::Error::Unavailable(store::Cause::new(error)))?.len();
-    println!("{}: {file_bytes} bytes; would keep {count} objects in {bytes} bytes and drop all history", path.display());
-    println!("{NOTHING_DONE}");
-    Ok(ExitCode::SUCCESS)
+    let path = path.display();
+    Ok(format!("{path}: {file_bytes} bytes; would keep {count} objects in {bytes} bytes and drop all history"))
 }

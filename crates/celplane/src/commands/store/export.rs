@@ -11,18 +11,19 @@ use store::backup::Reader;
 
 use super::{Place, backup};
 
-/// Print all objects as JSON, one a line with key and revision, while the server runs or not. Secrets are in it
+/// Print all objects, including Secrets, as JSON, one per line with key and revision; works with and without a
+/// running server
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: Place,
-    /// How to reach a running server; `admin.kubeconfig` in the data directory if not given
+    /// Kubeconfig of a running server; defaults to `admin.kubeconfig` in the data directory
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Print what is in a backup
+    /// Backup to print instead of the store
     #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
     backup: Option<PathBuf>,
-    /// Only keys that start so, such as /registry/core/pods/
+    /// Print only keys with this prefix, such as /registry/core/pods/
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
 }
@@ -46,14 +47,14 @@ impl Arguments {
     }
 
     fn print(&self, file: File) -> anyhow::Result<()> {
-        let mut out = BufWriter::new(std::io::stdout().lock());
+        let mut out = BufWriter::new(crate::output::stdout());
         for entry in Reader::new(BufReader::new(file)).context("cannot read the backup")? {
             let entry = entry.context("cannot read the backup")?;
             if !entry.key.starts_with(&self.prefix) {
                 continue;
             }
             // What servers keep for themselves is text.
-            let value = apiserver::storage::stored::document(&entry.value)
+            let value = cache::stored::document(&entry.value)
                 .unwrap_or_else(|| Value::from(String::from_utf8_lossy(&entry.value).into_owned()));
             let revision = i64::try_from(entry.revision).unwrap_or(i64::MAX);
             let line = api::json!({"key": (&*entry.key), "revision": revision, "value": value});

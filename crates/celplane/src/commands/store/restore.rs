@@ -9,23 +9,25 @@ use anyhow::{Context as _, anyhow};
 use store::Embedded;
 use store::backup::Reader;
 
+use crate::output::print_line;
 use super::{Place, explain};
 use crate::dry_run::{DryRun, NOTHING_DONE};
 
-/// Make a store from a backup
+/// Create a store from a backup
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: Place,
-    /// Move a store that is there to `store.redb.replaced` first
+    /// Move an existing store to `store.redb.replaced` first
     #[arg(long)]
     replace: bool,
-    /// How many revisions to skip: more than were written since the backup, so that clients notice and read anew
+    /// Number of revisions to skip: more than were written since the backup, so that clients detect the change
+    /// and list again
     #[arg(long, value_name = "COUNT", default_value_t = 1_000_000)]
     skip_revisions: u64,
     #[command(flatten)]
     dry_run: DryRun,
-    /// The backup
+    /// Backup to restore
     #[arg(value_name = "FILE")]
     backup: PathBuf,
 }
@@ -38,45 +40,48 @@ impl Arguments {
         let next = revision.saturating_add(self.skip_revisions);
         if self.dry_run.is_on() {
             if let Some(aside) = aside {
-                println!("Would move the store that is there to {}", aside.display());
+                print_line!("Would move the existing store to {}", aside.display())?;
             }
-            println!(
-                "Would restore {count} objects of revision {revision} to {}; it would go on at revision {next}",
+            print_line!(
+                "Would restore {count} objects of revision {revision} to {}; it would continue at revision {next}",
                 path.display()
-            );
-            println!("{NOTHING_DONE}");
+            )?;
+            print_line!("{NOTHING_DONE}")?;
             return Ok(ExitCode::SUCCESS);
         }
         std::fs::create_dir_all(&self.place.data_dir)
             .with_context(|| format!("cannot create `{}`", self.place.data_dir.display()))?;
-        if let Some(aside) = aside {
-            std::fs::rename(&path, &aside)?;
-            println!("Moved the store that was there to {}", aside.display());
+        if let Some(aside) = &aside {
+            std::fs::rename(&path, aside)?;
         }
         let file = File::open(&self.backup).with_context(|| format!("cannot read `{}`", self.backup.display()))?;
         let reader = Reader::new(BufReader::new(file)).context("cannot read the backup")?;
         let count = Embedded::restore(&path, reader, self.skip_revisions)
             .map_err(|error| explain(error, "restore the store"))?;
-        println!(
-            "Restored {count} objects of revision {revision} to {}; it goes on at revision {next}",
+        // Only now: an output that cannot be written must not end the work half way.
+        if let Some(aside) = aside {
+            print_line!("Moved the existing store to {}", aside.display())?;
+        }
+        print_line!(
+            "Restored {count} objects of revision {revision} to {}; it continues at revision {next}",
             path.display()
-        );
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Where a store that is there goes, if there is one and it may be moved.
+    /// Returns the new path of an existing store, if it may be moved.
     fn aside(&self, path: &Path) -> anyhow::Result<Option<PathBuf>> {
         if !path.try_exists()? {
             return Ok(None);
         }
         if !self.replace {
-            return Err(anyhow!("`{}` exists: `--replace` moves it aside", path.display()));
+            return Err(anyhow!("`{}` exists: use `--replace` to move it away", path.display()));
         }
         let mut aside = path.as_os_str().to_owned();
         aside.push(".replaced");
         let aside = PathBuf::from(aside);
         if aside.try_exists()? {
-            return Err(anyhow!("`{}` exists: it is of an earlier restore", aside.display()));
+            return Err(anyhow!("`{}` exists: it was left by an earlier restore", aside.display()));
         }
         if let Err(error @ store::Error::Locked { .. }) = Embedded::snapshot_of(path).map(drop) {
             return Err(explain(error, "replace the store"));

@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
+use api::well_known::LABEL_HOSTNAME;
+use api::features::Features;
 use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
 use api::json::{Value, from_value};
 use api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
@@ -14,11 +16,9 @@ use scheduling::cluster::Object;
 use crate::connection::ConnectionArguments;
 use crate::gated_uses::pod_spec_path;
 use crate::live;
-use crate::manifests::{self, Manifest, readable};
+use crate::manifests::{self, Manifest, merged};
 use crate::scheduling_objects::object_of;
 
-/// The label that has a node's name.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// A pod and its surroundings.
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ pub(super) struct Cluster {
     pub(super) title: String,
     /// The pod's namespace.
     pub(super) namespace: String,
-    /// What the pod asks for.
+    /// Spec of the pod.
     pub(super) spec: PodSpec,
     /// The pod as one that waits.
     pub(super) pod: Pod,
@@ -35,11 +35,11 @@ pub(super) struct Cluster {
     pub(super) runs_on: Option<String>,
     /// The other pods.
     pub(super) pods: Vec<Pod>,
-    /// Everything else that has a say.
+    /// All other objects that affect placement.
     pub(super) objects: Vec<Object>,
     /// The values of priority classes.
     priorities: HashMap<String, i32>,
-    /// What claims to devices are made from.
+    /// Templates of device claims.
     claim_templates: Vec<ResourceClaimTemplate>,
     /// The nodes, in the order of the files.
     pub(super) nodes: Vec<Node>,
@@ -49,21 +49,27 @@ pub(super) struct Cluster {
     pub(super) claims: Vec<PersistentVolumeClaim>,
     /// The classes.
     pub(super) classes: Vec<StorageClass>,
+    /// The gates of the cluster's scheduler, if it publishes them.
+    pub(super) gates: Option<Features>,
 }
 
-/// Which pod, and which cluster.
+/// The requested pod and cluster.
 #[derive(Debug)]
 pub(super) struct Asked<'a> {
     /// A file with the pod; without, it is one of the cluster.
     pub(super) pod: Option<&'a str>,
-    /// Its name, if it is not the first of its file.
+    /// Kind in the cluster: a pod, or its workload.
+    pub(super) kind: &'a str,
+    /// Name, if it is not the first of its file.
     pub(super) name: Option<&'a str>,
-    /// Its namespace in the cluster.
-    pub(super) namespace: &'a str,
+    /// Namespace in the cluster; that of the context by default.
+    pub(super) namespace: Option<&'a str>,
     /// Files with the cluster.
     pub(super) filenames: &'a [String],
     /// The server of the cluster.
-    pub(super) connection: Option<&'a ConnectionArguments>,
+    pub(super) connection: &'a ConnectionArguments,
+    /// Whether the server is used in any case, not only if the files contain no cluster.
+    pub(super) is_live: bool,
 }
 
 impl Cluster {
@@ -75,7 +81,7 @@ impl Cluster {
             asked.name.is_none_or(|name| manifest.value.str_at(&["metadata", "name"]) == Some(name))
         };
         for source in manifests::sources(asked.pod.map(ToOwned::to_owned).as_slice())? {
-            for manifest in readable(source.read()?)? {
+            for manifest in merged(source.read()?)? {
                 if found.is_none() && is_named(&manifest) && pod_spec_path(manifest.kind()).is_some() {
                     found = Some(manifest);
                 } else {
@@ -83,24 +89,37 @@ impl Cluster {
                 }
             }
         }
-        if let Some(connection) = asked.connection {
-            for manifest in readable(connection.read(live::SCHEDULING)?)? {
+        let lacks_cluster = asked.filenames.is_empty() && cluster.nodes.is_empty();
+        let is_live = asked.is_live || lacks_cluster && asked.connection.is_in_environment();
+        let namespace = match asked.namespace {
+            Some(namespace) => namespace.to_owned(),
+            None if is_live => asked.connection.namespace()?.unwrap_or_else(|| "default".to_owned()),
+            None => "default".to_owned(),
+        };
+        if is_live {
+            cluster.gates = asked.connection.scheduler_gates()?;
+            for manifest in merged(asked.connection.read(&live::around(asked.kind))?)? {
                 let is_it = asked.pod.is_none()
-                    && manifest.kind() == "Pod"
+                    && manifest.kind() == asked.kind
                     && is_named(&manifest)
-                    && manifest.value.str_at(&["metadata", "namespace"]) == Some(asked.namespace);
+                    && manifest.value.str_at(&["metadata", "namespace"]) == Some(namespace.as_str());
                 if is_it {
                     found = Some(manifest);
                 } else {
                     cluster.add(&manifest)?;
                 }
             }
+        } else if lacks_cluster {
+            bail!("no cluster given: specify files with -f, or a server with --kubeconfig, --context or KUBECONFIG");
         }
         let Some(manifest) = found else {
             match (asked.pod, asked.name) {
-                (Some(pod), Some(name)) => bail!("`{pod}` holds no pod `{name}`"),
-                (Some(pod), None) => bail!("`{pod}` holds no pod and nothing that makes pods"),
-                (None, name) => bail!("there is no pod `{}/{}`", asked.namespace, name.unwrap_or_default()),
+                (Some(pod), Some(name)) => bail!("`{pod}` contains no pod `{name}`"),
+                (Some(pod), None) => bail!("`{pod}` contains neither a pod nor a workload"),
+                (None, name) => {
+                    let kind = asked.kind.to_ascii_lowercase();
+                    bail!("there is no {kind} `{namespace}/{}`", name.unwrap_or_default())
+                }
             }
         };
         let spec = pod_spec_path(manifest.kind()).and_then(|path| manifest.value.at(path));
@@ -108,7 +127,7 @@ impl Cluster {
         cluster.title = manifest.title();
         cluster.namespace = manifest.value.str_at(&["metadata", "namespace"]).unwrap_or("default").to_owned();
         for source in manifests::sources(asked.filenames)? {
-            for manifest in readable(source.read()?)? {
+            for manifest in merged(source.read()?)? {
                 cluster.add(&manifest)?;
             }
         }
@@ -126,10 +145,12 @@ impl Cluster {
             kind => {
                 // The template stands around the specification.
                 let template = pod_spec_path(kind).and_then(|path| path.split_last()).map(|(_, template)| template);
-                let labels = template.and_then(|path| manifest.value.at(path)?.at(&["metadata", "labels"]));
+                let of_template = |field| template.and_then(|path| manifest.value.at(path)?.at(&["metadata", field]));
+                let (labels, annotations) = (of_template("labels"), of_template("annotations"));
                 let mut pod = Pod { spec: self.spec.clone(), ..Pod::default() };
-                pod.metadata.name = manifest.value.str_at(&["metadata", "name"]).unwrap_or_default().into();
+                pod.metadata.name = manifest.value.text_at(&["metadata", "name"]).into();
                 pod.metadata.labels = labels.map(from_value).transpose()?.unwrap_or_default();
+                pod.metadata.annotations = annotations.map(from_value).transpose()?.unwrap_or_default();
                 pod
             }
         };
@@ -156,6 +177,7 @@ impl Cluster {
                 "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": (owner.as_str()), "uid": (uid.as_str()), "controller": true}]
             });
             let mut claim: ResourceClaim = view(&api::json!({"metadata": (metadata)}))?;
+            claim.metadata.annotations = template.spec.metadata.annotations.clone();
             claim.spec = template.spec.spec.clone();
             self.objects.push(Object::ResourceClaim(Arc::new(claim)));
             let told = api::json!({"name": (wanted.name.as_str()), "resourceClaimName": (name.as_str())});
@@ -187,7 +209,7 @@ impl Cluster {
                 self.pods.push(pod);
             }
             "PriorityClass" => {
-                let name = manifest.value.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+                let name = manifest.value.text_at(&["metadata", "name"]).to_owned();
                 let class: i64 = manifest.value.get("value").and_then(Value::as_i64).unwrap_or(0);
                 self.priorities.insert(name, i32::try_from(class).unwrap_or(i32::MAX));
             }
@@ -231,13 +253,13 @@ fn add_hostname(node: &mut Value) {
     let Some(name) = node.str_at(&["metadata", "name"]).map(ToOwned::to_owned) else { return };
     if let Some(metadata) = node.get_mut("metadata").and_then(Value::as_object_mut)
         && let Some(labels) = metadata.get_or_insert("labels", Value::object).as_object_mut()
-        && labels.get(HOSTNAME).is_none()
+        && labels.get(LABEL_HOSTNAME).is_none()
     {
-        labels.insert(HOSTNAME, name.as_str());
+        labels.insert(LABEL_HOSTNAME, name.as_str());
     }
 }
 
-/// What is written in an older version of `resource.k8s.io` means what the server would make of it; defaults included.
+/// Converts objects in an older version of `resource.k8s.io` as the server would, including defaults.
 fn in_stored_version(manifest: &Manifest) -> anyhow::Result<Value> {
     let mut value = manifest.value.clone();
     let (group, version) = manifest.api_version().split_once('/').unwrap_or_default();

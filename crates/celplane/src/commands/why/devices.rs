@@ -1,4 +1,4 @@
-//! What a pod's claims can have on each node.
+//! Devices that a pod's claims can get on each node.
 //!
 //! Claims that are made from templates when the pod is created are judged as if they were there.
 
@@ -23,10 +23,10 @@ use serde_json::{Value, json};
 use super::cluster::Cluster;
 use crate::style::Style;
 
-/// What is decided about the devices of a pod, for a node.
+/// Result of a pod's devices on a node.
 #[derive(Debug, Default)]
 pub(super) struct DeviceReport {
-    /// What keeps the pod away.
+    /// Reason why the pod does not fit.
     problem: Option<String>,
     explained: Option<Explained>,
 }
@@ -57,7 +57,7 @@ impl Devices {
                 Object::DeviceTaintRule(rule) => inventory.set_taint_rule(&rule.metadata.name, Some(rule)),
                 Object::DeviceClass(class) => classes.push(class.clone()),
                 Object::ResourceClaim(claim) => {
-                    // In files claims have no ids of their own.
+                    // In files claims have no UIDs.
                     let uid: Text = match claim.metadata.uid.as_str() {
                         "" => format!("claim-{number}").into(),
                         uid => uid.into(),
@@ -90,7 +90,7 @@ impl Devices {
             let off = matching::Features::default();
             let is_here = |selector| NodeSelector::new(selector, self.matcher.cache(), &off).matches(node);
             if !selector.is_none_or(is_here) {
-                report.problem = Some(format!("{}: has its devices elsewhere", claim.metadata.name));
+                report.problem = Some(format!("{}: its devices are not available on this node", claim.metadata.name));
             }
         }
         let waiting: Vec<Arc<ResourceClaim>> = self.claims.iter().filter(waiting).cloned().collect();
@@ -144,7 +144,7 @@ fn claims_of(cluster: &Cluster) -> Result<Vec<Arc<ResourceClaim>>, String> {
 }
 
 impl DeviceReport {
-    /// Nothing keeps the pod away.
+    /// Whether the pod fits.
     pub(super) fn holds(&self) -> bool {
         self.problem.is_none()
     }

@@ -1,7 +1,8 @@
-//! What the scheduler says about each node, and what is inside taints, terms and volumes.
+//! Results of the scheduler for each node, and the details of taints, terms and volumes.
 
 use std::collections::HashMap;
 
+use api::well_known::{EFFECT_NO_SCHEDULE, NO_PROVISIONER, TAINT_UNSCHEDULABLE};
 use api::core::v1::{PersistentVolume, PersistentVolumeClaim, Taint};
 use api::json::Text;
 use matching::explain::{Explainer, Reason, TaintReason, TermReason};
@@ -13,14 +14,14 @@ use scheduling::explain::{Explanation, NodeExplanation};
 use super::cluster::Cluster;
 use super::devices::{DeviceReport, Devices};
 
-/// What is decided about a node.
+/// Result of a node.
 #[derive(Debug)]
 pub(super) struct NodeReport {
-    /// The node.
+    /// Name of the node.
     pub(super) name: String,
     /// The node is cordoned, and the pod does not tolerate that.
     pub(super) is_cordoned: bool,
-    /// Its taints and what the tolerations say.
+    /// Taints and the results of the tolerations.
     pub(super) taints: Vec<(Taint, TaintReason)>,
     /// The first taint that keeps the pod away.
     pub(super) untolerated: Option<usize>,
@@ -32,19 +33,19 @@ pub(super) struct NodeReport {
     pub(super) affinity_holds: bool,
     /// The preferred terms.
     pub(super) preferred: Vec<TermReason>,
-    /// What the preferred terms add to the score.
+    /// Score of the preferred terms.
     pub(super) score: i64,
-    /// What could not be parsed in preferred terms.
+    /// Parse errors of preferred terms.
     pub(super) preferred_error: Option<String>,
     /// The pod's claims.
     pub(super) volumes: Vec<VolumeReport>,
-    /// What the scheduler's plugins say; nothing where the pod is refused whatever the node.
+    /// Results of the scheduler's plugins; `None` if the pod is rejected regardless of the node.
     pub(super) plugins: Option<NodeExplanation>,
-    /// What the pod's claims to devices can have.
+    /// Result of the pod's device claims.
     pub(super) devices: DeviceReport,
 }
 
-/// What is decided about a claim of the pod, for a node.
+/// Result of a claim of the pod on a node.
 #[derive(Debug)]
 pub(super) struct VolumeReport {
     /// The claim.
@@ -60,12 +61,12 @@ pub(super) struct VolumeReport {
 }
 
 impl NodeReport {
-    /// Nothing keeps the pod away.
+    /// Whether the pod fits.
     pub(super) fn fits(&self) -> bool {
         self.plugins.as_ref().is_some_and(NodeExplanation::fits)
     }
 
-    /// How many taints with the effect `PreferNoSchedule` are not tolerated.
+    /// Number of taints with the effect `PreferNoSchedule` that are not tolerated.
     pub(super) fn soft_count(&self) -> usize {
         let soft = self.taints.iter().filter(|(taint, _)| taints::is_soft(taint));
         soft.filter(|(_, reason)| reason.tolerated_by.is_none()).count()
@@ -94,8 +95,8 @@ pub(super) fn judge(
             let node = Node::new(view, &sets);
             let verdict = matcher.taints(&node.taints);
             let cordon = Taint {
-                key: "node.kubernetes.io/unschedulable".into(),
-                effect: "NoSchedule".into(),
+                key: TAINT_UNSCHEDULABLE.into(),
+                effect: EFFECT_NO_SCHEDULE.into(),
                 ..Taint::default()
             };
             NodeReport {
@@ -132,7 +133,7 @@ fn claims(
                 claim: name.to_owned(),
                 volume: None,
                 holds: false,
-                detail: "the claim is not there".to_owned(),
+                detail: "the claim does not exist".to_owned(),
                 terms: None,
             },
             Some(claim) => one_claim(cluster, explainer, all, node, claim, &taken),
@@ -165,9 +166,9 @@ fn one_claim(
     let bound = &claim.spec.volume_name;
     if !bound.is_empty() {
         return match all.iter().find(|(volume, _)| volume.metadata.name == *bound) {
-            None => report(None, false, format!("volume {bound} is not there")),
+            None => report(None, false, format!("volume {bound} does not exist")),
             Some((volume, matcher)) => match matcher.check(&node.labels) {
-                Ok(()) => report(Some(volume), true, "the volume can be reached".to_owned()),
+                Ok(()) => report(Some(volume), true, "the volume is accessible".to_owned()),
                 Err(error) => report(Some(volume), false, format!("volume node affinity: {error}")),
             },
         };
@@ -182,11 +183,11 @@ fn one_claim(
     let class = class_of_claim(claim);
     let found = cluster.classes.iter().find(|it| it.metadata.name == class && !class.is_empty());
     match found {
-        Some(it) if it.provisioner != "kubernetes.io/no-provisioner" => {
+        Some(it) if it.provisioner != NO_PROVISIONER => {
             if topology::allows(&it.allowed_topologies, &node.labels) {
-                report(None, true, format!("would be made by {}", it.provisioner))
+                report(None, true, format!("would be provisioned by {}", it.provisioner))
             } else {
-                report(None, false, format!("class {class} makes no volumes in this topology"))
+                report(None, false, format!("class {class} does not provision volumes in this topology"))
             }
         }
         _ => report(None, false, "no volume fits the claim here".to_owned()),

@@ -16,20 +16,20 @@ use crate::style::Style;
 
 const HEADER: [&str; 7] = ["NODE", "FITS", "SCORE", "TAINTS", "NODE AFFINITY", "VOLUMES", "OTHER"];
 
-/// Plugins whose reasons have columns of their own.
+/// Plugins whose reasons have separate columns.
 const OWN_COLUMNS: [&str; 4] = ["NodeUnschedulable", "TaintToleration", "NodeAffinity", "VolumeBinding"];
 
 /// For people.
 pub(super) fn text(
     cluster: &Cluster,
-    nodes: &[NodeReport],
+    (nodes, (fitting, all)): (&[NodeReport], (usize, usize)),
     said: &Said,
     is_shown: impl Fn(&str) -> bool,
     style: Style,
 ) -> io::Result<()> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let fitting = nodes.iter().filter(|node| node.fits()).count();
-    writeln!(out, "{}: {fitting} of {} nodes fit", style.bold(&cluster.title), nodes.len())?;
+    let mut out = io::BufWriter::new(crate::output::stdout());
+    writeln!(out, "{}: {fitting} of {all} nodes fit", style.bold(&cluster.title))?;
+    verdict(cluster, said, style, &mut out)?;
     let rows: Vec<[String; 7]> = nodes.iter().map(|node| row(cluster, node)).collect();
     let mut widths = HEADER.map(|title| title.chars().count());
     for row in &rows {
@@ -43,26 +43,31 @@ pub(super) fn text(
         let text = line(row, &widths);
         writeln!(out, "{}", if node.fits() { style.good(text) } else { style.bad(text) })?;
     }
-    conclusion(cluster, said, style, &mut out)?;
+    advice(said, style, &mut out)?;
     for node in nodes.iter().filter(|node| is_shown(&node.name)) {
         details(cluster, node, style, &mut out)?;
     }
     out.flush()
 }
 
-/// What holds for all nodes together.
-fn conclusion(cluster: &Cluster, said: &Said, style: Style, out: &mut dyn Write) -> io::Result<()> {
+/// The result for all nodes together.
+fn verdict(cluster: &Cluster, said: &Said, style: Style, out: &mut dyn Write) -> io::Result<()> {
     if let Some(node) = &cluster.runs_on {
-        writeln!(out, "{}", style.dim(format!("it runs on node {node}; judged as if it had none")))?;
-    }
-    if said.has_boundless_nodes {
-        writeln!(out, "{}", style.dim("nodes without status.allocatable are taken to have room"))?;
+        writeln!(out, "{}", style.dim(format!("already runs on node {node}; evaluated as if it were pending")))?;
     }
     for status in said.known.gate.iter().chain(&said.known.refused) {
         writeln!(out, "{}: {}", status.plugin, style.bad(status.message()))?;
     }
     if let Some(message) = &said.known.message {
         writeln!(out, "{}", style.bad(message))?;
+    }
+    Ok(())
+}
+
+/// Prints the effect of preemption, the failures, and the changes that would help.
+fn advice(said: &Said, style: Style, out: &mut dyn Write) -> io::Result<()> {
+    if said.has_boundless_nodes {
+        writeln!(out, "{}", style.dim("nodes without status.allocatable are assumed to have capacity"))?;
     }
     if let Some(nomination) = &said.known.nomination {
         let victims: Vec<String> = nomination.victims.iter().map(|victim| victim.key().to_string()).collect();
@@ -72,7 +77,7 @@ fn conclusion(cluster: &Cluster, said: &Said, style: Style, out: &mut dyn Write)
         writeln!(out, "{}", style.warning(complaint.message()))?;
     }
     if said.known.message.is_some() {
-        let heading = if said.remedies.is_empty() { "no single change would help" } else { "each alone would help:" };
+        let heading = if said.remedies.is_empty() { "no single change would help" } else { "any one of these changes would help:" };
         writeln!(out, "{}", style.bold(heading))?;
     }
     for remedy in &said.remedies {
@@ -93,7 +98,7 @@ fn row(cluster: &Cluster, node: &NodeReport) -> [String; 7] {
         Some((taint, _)) => format!("untolerated {}", taint_text(taint)),
         None if node.is_cordoned => "unschedulable".to_owned(),
         None if node.taints.is_empty() => "none".to_owned(),
-        None if soft > 0 => format!("tolerated but for {soft} of PreferNoSchedule"),
+        None if soft > 0 => format!("tolerated except {soft} with PreferNoSchedule"),
         None => "tolerated".to_owned(),
     };
     let has_affinity = node.required.is_some() || !cluster.spec.node_selector.is_empty();
@@ -140,7 +145,7 @@ fn details(cluster: &Cluster, node: &NodeReport, style: Style, out: &mut dyn Wri
         let verdict = match (reason.tolerated_by, reason.rejects) {
             (Some(index), _) => style.good(format!("tolerated by toleration {index}")),
             (None, true) => style.bad("not tolerated"),
-            (None, false) => style.warning("not tolerated, counts against the node"),
+            (None, false) => style.warning("not tolerated, lowers the score"),
         };
         writeln!(out, "  taint {}: {verdict}", taint_text(taint))?;
         for (index, it) in reason.tolerations.iter().enumerate() {
@@ -217,7 +222,7 @@ fn one(label: &str, reason: &Reason, indent: &str, style: Style, out: &mut dyn W
 pub(super) fn json(cluster: &Cluster, nodes: &[NodeReport], said: &Said) -> io::Result<()> {
     let tolerations: Vec<String> = cluster.spec.tolerations.iter().map(toleration_text).collect();
     let nodes: Vec<Value> = nodes.iter().map(|it| node_json(cluster, it)).collect();
-    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut out = io::BufWriter::new(crate::output::stdout());
     let status_json = |status: &Status| json!({"plugin": status.plugin, "reasons": status.reasons});
     let nomination = said.known.nomination.as_ref().map(|it| {
         let victims: Vec<String> = it.victims.iter().map(|victim| victim.key().to_string()).collect();

@@ -1,10 +1,11 @@
-//! What the scheduler itself says: every plugin about every node, what it would do, and which change would help.
+//! Results of the scheduler itself: every plugin on every node, its actions, and the changes that would help.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
+use api::well_known::{ANNOTATION_BIND_COMPLETED, LABEL_ARCH, LABEL_HOSTNAME, LABEL_INSTANCE_TYPE, LABEL_OS};
 use api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use api::features::Features;
 use api::json::Text;
@@ -18,19 +19,22 @@ use scheduling::explain::remedies::{self, Remedy};
 
 use super::cluster::Cluster;
 
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// What the scheduler says.
+/// Labels that nodes set on themselves.
+const OF_THE_NODE: [&str; 4] =
+    [LABEL_HOSTNAME, LABEL_OS, LABEL_ARCH, LABEL_INSTANCE_TYPE];
+
+/// Results of the scheduler.
 #[derive(Debug)]
 pub(super) struct Said {
     pub(super) known: Explanation,
     /// Changes of which each alone would let the pod run.
     pub(super) remedies: Vec<Remedy>,
-    /// Some nodes do not say what they have room for.
+    /// Whether some nodes have no allocatable resources.
     pub(super) has_boundless_nodes: bool,
 }
 
-/// Asks a scheduler that knows the cluster.
+/// Runs a scheduler with the cluster.
 pub(super) fn ask(cluster: &Cluster, configuration: &Configuration, features: Features) -> Result<Said> {
     let started = Instant::now();
     let clock = Arc::new(move || started.elapsed());
@@ -54,13 +58,18 @@ pub(super) fn ask(cluster: &Cluster, configuration: &Configuration, features: Fe
     }
     let pod = &cluster.pod;
     let view = scheduler.view(pod);
+    if let Some(why) = &view.rejection {
+        return Err(anyhow!("{why}"));
+    }
     if scheduler.profile(&view).is_none() {
         let name = &pod.spec.scheduler_name;
         return Err(anyhow!("no profile for scheduler name \"{name}\": give its configuration with --scheduler-config"));
     }
     let known = scheduler.explain(pod).map_err(|status| anyhow!("{}", status.message()))?;
     let fits_nowhere = known.gate.is_none() && known.fitting() == 0;
-    let remedies = if fits_nowhere { remedies::find(&mut scheduler, pod, &nodes, &known) } else { Vec::new() };
+    let mut remedies = if fits_nowhere { remedies::find(&mut scheduler, pod, &nodes, &known) } else { Vec::new() };
+    // Labels that a node sets on itself would be restored.
+    remedies.retain(|it| !matches!(it, Remedy::Label { key, .. } if OF_THE_NODE.contains(&key.as_str())));
     let has_boundless_nodes = cluster.nodes.iter().any(|node| node.status.allocatable.is_empty());
     Ok(Said { known, remedies, has_boundless_nodes })
 }
@@ -69,7 +78,7 @@ fn takes_room(pod: &Pod) -> bool {
     !pod.spec.node_name.is_empty() || !pod.status.nominated_node_name.is_empty()
 }
 
-/// A node of a file that does not say what it has room for has room.
+/// A node of a file without allocatable resources gets sufficient ones.
 fn with_room(node: &Node, pod: &Pod) -> Node {
     let mut node = node.clone();
     if node.status.allocatable.is_empty() {
@@ -88,10 +97,10 @@ fn with_room(node: &Node, pod: &Pod) -> Node {
 /// A claim that names its volume has it, as the volume binder of a cluster would see to.
 fn bound(object: &Object) -> Object {
     let Object::Claim(claim) = object else { return object.clone() };
-    if claim.spec.volume_name.is_empty() || claim.metadata.annotations.contains_key(BIND_COMPLETED) {
+    if claim.spec.volume_name.is_empty() || claim.metadata.annotations.contains_key(ANNOTATION_BIND_COMPLETED) {
         return object.clone();
     }
     let mut bound = PersistentVolumeClaim::clone(claim);
-    bound.metadata.annotations.insert(BIND_COMPLETED.into(), "yes".into());
+    bound.metadata.annotations.insert(ANNOTATION_BIND_COMPLETED.into(), "yes".into());
     Object::Claim(Arc::new(bound))
 }

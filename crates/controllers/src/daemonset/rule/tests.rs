@@ -1,4 +1,4 @@
-//! Daemon pods on a few nodes, each described by a word.
+//! Daemon pods on a few nodes, each described by a code.
 
 use api::json::{Value, from_value};
 
@@ -70,14 +70,14 @@ fn text(change: &Change) -> String {
 #[track_caller]
 fn check_managed(strategy: Value, on: &str, there: &str, expected: &str) {
     let (set, nodes, pods) = (set(strategy), nodes(on), pods(there));
-    let seen = Seen { set: &set, nodes: &nodes, pods: &pods, hash: "h2", now: NOW };
+    let seen = ObservedState { set: &set, nodes: &nodes, pods: &pods, hash: "h2", now: NOW };
     assert_eq!(text(&manage(&seen, &mut Backoff::default())), expected);
 }
 
 #[track_caller]
 fn check_replaced(strategy: Value, on: &str, there: &str, expected: &str) {
     let (set, nodes, pods) = (set(strategy), nodes(on), pods(there));
-    let seen = Seen { set: &set, nodes: &nodes, pods: &pods, hash: "h2", now: NOW };
+    let seen = ObservedState { set: &set, nodes: &nodes, pods: &pods, hash: "h2", now: NOW };
     assert_eq!(text(&replace(&seen)), expected);
 }
 
@@ -87,9 +87,9 @@ fn one_pod_on_every_node_that_should_have_one() {
     check_managed(strategy.clone(), "+a +b ~c -d", "b=new c=new d=new", "+a -d0");
     check_managed(strategy.clone(), "+a", "a=new,new,new", "-a1 -a2");
     check_managed(strategy.clone(), "+a", "a=newx", "-a0");
-    // A pod that is on its way out holds the place.
+    // A terminating pod occupies its place.
     check_managed(strategy.clone(), "+a -b", "a=new- b=new-", "");
-    // A pod on a node that nobody knows is left to others.
+    // A pod on an unknown node is left to other controllers.
     check_managed(strategy, "+a", "a=new b=new", "");
 }
 
@@ -111,7 +111,7 @@ fn pods_are_replaced_as_many_at_a_time_as_may_be_missing() {
     check_replaced(unavailable_at_most(1), "+a +b +c", "a=new! b=old c=old", "");
     check_replaced(unavailable_at_most(1), "+a +b +c", "b=old c=old", "");
     check_replaced(unavailable_at_most(1), "+a +b +c", "a=new b=old c=old", "-b0");
-    // What does not work anyway goes at once.
+    // Unavailable pods are replaced at once.
     check_replaced(unavailable_at_most(1), "+a +b +c", "a=old! b=old! c=old", "-a0 -b0");
     check_replaced(unavailable_at_most(0), "+a +b", "a=old b=old", "-a0");
     let percent = api::json!({"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "50%"}});
@@ -135,7 +135,7 @@ fn a_pod_that_fails_again_and_again_is_not_made_at_once() {
     let (set, nodes) = (set(unavailable_at_most(1)), nodes("+a"));
     let mut backoff = Backoff::default();
     let pods = pods("a=newx");
-    let seen = Seen { set: &set, nodes: &nodes, pods: &pods, hash: "h2", now: NOW };
+    let seen = ObservedState { set: &set, nodes: &nodes, pods: &pods, hash: "h2", now: NOW };
     let first = manage(&seen, &mut backoff);
     assert_eq!((text(&first).as_str(), first.events.len()), ("-a0", 1));
     let second = manage(&seen, &mut backoff);

@@ -1,4 +1,4 @@
-//! Budgets and what they allow.
+//! Budgets and the disruptions that they allow.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn check(spec: &str, pods: &[Pod], replicas: i32, expected: (i32, i32, i32, i32)
     let pods: Vec<&Pod> = pods.iter().collect();
     let decision = decide(&budget(spec, ""), &pods, &scales(replicas), NOW);
     let Some(Action::UpdateStatus { object, .. }) = decision.actions.last() else { panic!("{decision:?}") };
-    let number = |field| i32::try_from(edit::int(object, &["status", field])).expect("small");
+    let number = |field| i32::try_from(object.int_at(&["status", field])).expect("small");
     let counts =
         (number("disruptionsAllowed"), number("currentHealthy"), number("desiredHealthy"), number("expectedPods"));
     assert_eq!(counts, expected);
@@ -38,7 +38,7 @@ fn check(spec: &str, pods: &[Pod], replicas: i32, expected: (i32, i32, i32, i32)
 }
 
 #[test]
-fn the_budget_counts_what_controllers_want() {
+fn budget_counts_replicas_wanted_by_controllers() {
     let three = [pod("a", true, true), pod("b", true, true), pod("c", false, true)];
     check(r#""minAvailable": 1"#, &three, 3, (1, 2, 1, 3));
     check(r#""maxUnavailable": 1"#, &three, 3, (0, 2, 2, 3));
@@ -64,7 +64,7 @@ fn an_unknown_controller_stops_evictions() {
     let known = budget(r#""maxUnavailable": 1"#, r#""disruptionsAllowed": 3, "observedGeneration": 1"#);
     let decision = decide(&known, &pods, &Scales::new(), NOW);
     let Some(Action::UpdateStatus { object, .. }) = decision.actions.last() else { panic!("{decision:?}") };
-    assert_eq!(edit::int(object, &["status", "disruptionsAllowed"]), 0);
+    assert_eq!(object.int_at(&["status", "disruptionsAllowed"]), 0);
     assert!(object.to_string().contains("found no controllers for pod \\\"a\\\""), "{object}");
 }
 
@@ -77,7 +77,7 @@ fn an_evicted_pod_counts_as_gone_for_two_minutes() {
     let decision = decide(&fresh, &pods, &scales(2), NOW);
     assert_eq!(decision.again, Some(Duration::from_secs(111)));
     let Some(Action::UpdateStatus { object, .. }) = decision.actions.last() else { panic!("{decision:?}") };
-    assert_eq!(edit::int(object, &["status", "currentHealthy"]), 1);
+    assert_eq!(object.int_at(&["status", "currentHealthy"]), 1);
     assert!(object.at(&["status", "disruptedPods", "a"]).is_some());
     let stale = budget(r#""minAvailable": 1"#, &format!(r#""disruptedPods": {{"a": "{}"}}"#, at(10)));
     let decision = decide(&stale, &pods, &scales(2), NOW);
@@ -87,7 +87,7 @@ fn an_evicted_pod_counts_as_gone_for_two_minutes() {
 }
 
 #[test]
-fn what_is_written_is_not_written_again() {
+fn unchanged_status_is_not_rewritten() {
     let pods = [pod("a", true, true)];
     let pods: Vec<&Pod> = pods.iter().collect();
     let decision = decide(&budget(r#""minAvailable": 1"#, ""), &pods, &scales(1), NOW);

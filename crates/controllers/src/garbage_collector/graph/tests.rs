@@ -1,4 +1,4 @@
-//! Who owns whom, change by change.
+//! The ownership graph, change by change.
 
 use api::json::from_value;
 use api::meta::v1::ObjectMetaPart;
@@ -40,7 +40,7 @@ fn delete(name: &str) -> Work {
 fn an_unseen_owner_is_looked_up_and_its_absence_reaches_dependents() {
     let mut graph = Graph::default();
     assert_eq!(graph.observe(identity("a", "child"), &owned_by(&[("owner", false)])), [delete("owner")]);
-    assert!(!graph.node("uid-owner").expect("a rumor").observed);
+    assert!(!graph.node("uid-owner").expect("a virtual node").observed);
     assert_eq!(graph.absent(&identity("a", "owner")), [delete("child")]);
     assert!(graph.is_absent(&identity("a", "owner")));
     assert!(graph.node("uid-owner").is_none());
@@ -67,7 +67,8 @@ fn an_owner_in_another_namespace_is_reported_and_doubted_in_either_order() {
     graph.observe(identity("a", "child"), &owned_by(&[("owner", false)]));
     let work = graph.observe(identity("b", "owner"), &ObjectMeta::default());
     assert_eq!(work, [warning, delete("child")]);
-    // The server says that the owner of that name is absent in the dependent's namespace: the real one stays.
+    // The server reports that the owner of that name is absent in the dependent's namespace: the real one
+    // stays.
     assert_eq!(graph.absent(&identity("a", "owner")), [delete("child")]);
     assert!(graph.node("uid-owner").is_some_and(|node| node.observed));
 }
@@ -108,7 +109,7 @@ fn orphaning_is_its_own_work() {
 }
 
 #[test]
-fn a_rumor_takes_the_next_name_when_the_first_is_absent() {
+fn virtual_node_takes_the_next_name_when_the_first_is_absent() {
     let mut graph = Graph::default();
     graph.observe(identity("a", "one"), &owned_by(&[("owner", false)]));
     let mut wrong = owned_by(&[("owner", false)]);
@@ -116,5 +117,5 @@ fn a_rumor_takes_the_next_name_when_the_first_is_absent() {
     assert_eq!(graph.observe(identity("a", "two"), &wrong), [delete("two")], "it names the uid otherwise");
     let work = graph.absent(&identity("a", "owner"));
     assert_eq!(work, [delete("one"), Work::DeleteLater("uid-owner".into())]);
-    assert_eq!(graph.node("uid-owner").expect("still a rumor").identity.name, "zzz");
+    assert_eq!(graph.node("uid-owner").expect("still a virtual node").identity.name, "zzz");
 }

@@ -1,11 +1,12 @@
-//! A CronJob starts one Job per time, none beside another if it forbids that, and keeps no more history than asked.
+//! A CronJob starts one Job per time, none in parallel if that is forbidden, and keeps no more history than
+//! configured.
 
 use api::json;
 use api::json::Value;
+use api::metadata;
 
 use super::job::condition;
 use super::{Bounds, disturb_pods, metadata, template, worlds};
-use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
 use crate::model::world::{Model, World, play};
@@ -26,9 +27,9 @@ impl Model for CronJob {
 
     fn begin(&mut self, world: &World) {
         let mut pods = template(1);
-        edit::set(&mut pods, &["spec", "restartPolicy"], "Never");
+        pods.set_at(&["spec", "restartPolicy"], "Never");
         let policy = self.policy;
-        // Without a server nobody makes the labels and selectors of Jobs.
+        // Without a server, labels and selectors of Jobs are not generated.
         let job = json!({"spec": {"completions": 1, "parallelism": 1, "backoffLimit": 1, "template": pods,
             "selector": {"matchLabels": {"app": "web"}}}});
         let spec = json!({"schedule": "* * * * *", "concurrencyPolicy": policy, "jobTemplate": job,
@@ -46,7 +47,7 @@ impl Model for CronJob {
             }
             _ => {
                 let suspend = dice.percent(30);
-                world.edit("cronjobs", "web", |it| edit::set(it, &["spec", "suspend"], suspend));
+                world.edit("cronjobs", "web", |it| it.set_at(&["spec", "suspend"], suspend));
             }
         }
     }
@@ -57,7 +58,7 @@ impl Model for CronJob {
             let new = write.new.filter(|_| write.plural == "jobs" && write.old.is_none())?;
             let jobs = || objects.iter().filter(|(id, _)| id.0 == "jobs").map(|(_, job)| job);
             let at = |job: &Value| {
-                edit::annotation(job, "batch.kubernetes.io/cronjob-scheduled-timestamp").map(ToOwned::to_owned)
+                metadata::annotation(job, "batch.kubernetes.io/cronjob-scheduled-timestamp").map(ToOwned::to_owned)
             };
             let twice = jobs().filter(|job| at(job) == at(new)).count() > 1;
             let open = jobs().filter(|job| !is_over(job)).count();
@@ -66,16 +67,16 @@ impl Model for CronJob {
     }
 
     fn missing(&self, world: &World) -> Option<String> {
-        world.edit("cronjobs", "web", |it| edit::set(it, &["spec", "suspend"], true));
+        world.edit("cronjobs", "web", |it| it.set_at(&["spec", "suspend"], true));
         for pod in world.list("pods").iter().filter(|pod| super::is_ready(pod)) {
-            world.end_pod(edit::name(pod), 0);
+            world.end_pod(metadata::name(pod), 0);
         }
         let jobs = world.list("jobs");
         let open = jobs.iter().filter(|job| !is_over(job)).count();
         let good = jobs.iter().filter(|job| condition(job, "Complete")).count();
         let bad = jobs.iter().filter(|job| condition(job, "Failed")).count();
         let active = world.get("cronjobs", "web")?;
-        let active = active.at(&["status", "active"]).and_then(Value::as_array).map_or(0, <[_]>::len);
+        let active = active.array_at(&["status", "active"]).map_or(0, <[_]>::len);
         let is_right = open == 0 && active == 0 && good <= 2 && bad <= 1;
         (!is_right).then(|| format!("{open} open, {active} listed, {good} good and {bad} bad Jobs"))
     }

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use api::json;
 use api::json::Value;
+use api::metadata;
 
 use super::{Bounds, disturb_pods, is_active, is_ready, metadata, template, worlds};
-use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
 use crate::model::world::{Model, World, play};
@@ -21,10 +21,10 @@ struct DaemonSet {
 
 /// Whether a node takes daemon pods.
 fn takes(node: &Value) -> bool {
-    node.at(&["spec", "taints"]).and_then(Value::as_array).is_none_or(<[_]>::is_empty)
+    node.array_at(&["spec", "taints"]).is_none_or(<[_]>::is_empty)
 }
 
-/// The node that a daemon pod is meant for.
+/// The node that a daemon pod is assigned to.
 fn node_of(pod: &Value) -> String {
     let affinity = pod.at(&["spec", "affinity"]).map(ToString::to_string).unwrap_or_default();
     let named = (0..3).map(|node| format!("node-{node}")).find(|node| affinity.contains(node.as_str()));
@@ -57,7 +57,7 @@ impl Model for DaemonSet {
                 let taints = if dice.percent(50) { json!([{"key": "gone", "effect": "NoExecute"}]) } else { json!([]) };
                 let id = node_id(&node);
                 self.bounds.lose(1);
-                world.server.lock().change(&id, |node| edit::set(node, &["spec", "taints"], taints));
+                world.server.lock().change(&id, |node| node.set_at(&["spec", "taints"], taints));
             }
             6 => {
                 self.bounds.lose(2);
@@ -70,7 +70,7 @@ impl Model for DaemonSet {
             }
             _ => {
                 self.image = dice.number(4);
-                world.edit("daemonsets", "web", |it| edit::set(it, &["spec", "template"], template(self.image)));
+                world.edit("daemonsets", "web", |it| it.set_at(&["spec", "template"], template(self.image)));
             }
         }
     }
@@ -101,13 +101,13 @@ impl Model for DaemonSet {
     fn missing(&self, world: &World) -> Option<String> {
         let nodes = world.list("nodes");
         let wanted: BTreeSet<String> =
-            nodes.iter().filter(|node| takes(node)).map(|node| edit::name(node).to_owned()).collect();
+            nodes.iter().filter(|node| takes(node)).map(|node| metadata::name(node).to_owned()).collect();
         let image = format!("app:{}", self.image);
         let pods = world.list("pods");
         let active: Vec<&Value> = pods.iter().filter(|pod| is_active(pod)).collect();
         let has: BTreeSet<String> = active.iter().map(|pod| node_of(pod)).collect();
         let is_new = |pod: &&&Value| {
-            let containers = pod.at(&["spec", "containers"]).and_then(Value::as_array).unwrap_or_default();
+            let containers = pod.list_at(&["spec", "containers"]);
             is_ready(pod) && containers.iter().all(|it| it.str_at(&["image"]) == Some(&image))
         };
         let new = active.iter().filter(is_new).count();

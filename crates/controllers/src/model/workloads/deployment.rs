@@ -1,15 +1,15 @@
-//! A Deployment's sets never ask for more pods than replicas and surge, a rollout takes away no pods that are needed, and
-//! in the end all pods are new and serve.
+//! A Deployment's sets never request more pods than replicas plus surge, a rollout removes no pods that are
+//! needed, and in the end all pods are new and ready.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use api::json;
 use api::json::Value;
+use api::metadata;
 use tokio::time::Instant;
 
 use super::{Bounds, count, disturb_pods, is_ready, metadata, missing_pods, missing_status, template, worlds};
-use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
 use crate::model::world::{Model, World, play};
@@ -20,10 +20,10 @@ const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
 const NEWS: Duration = Duration::from_secs(5);
 
 fn replicas(set: &Value) -> i64 {
-    edit::int(set, &["spec", "replicas"])
+    set.int_at(&["spec", "replicas"])
 }
 
-/// What sets said of late about the pods that serve.
+/// Recent statuses of sets about ready pods.
 #[derive(Default)]
 struct Statuses(HashMap<String, VecDeque<(Instant, i64)>>);
 
@@ -31,8 +31,8 @@ impl Statuses {
     fn note<'a>(&mut self, sets: impl Iterator<Item = &'a Value>) {
         let now = Instant::now();
         for set in sets {
-            let known = self.0.entry(edit::name(set).to_owned()).or_default();
-            let available = edit::int(set, &["status", "availableReplicas"]);
+            let known = self.0.entry(metadata::name(set).to_owned()).or_default();
+            let available = set.int_at(&["status", "availableReplicas"]);
             if known.back().is_none_or(|last| last.1 != available) {
                 known.push_back((now, available));
             }
@@ -43,14 +43,14 @@ impl Statuses {
         }
     }
 
-    /// What the controller may think of a set.
+    /// The numbers that the controller may assume for a set.
     fn of(&self, set: &Value) -> impl Iterator<Item = i64> {
-        self.0.get(edit::name(set)).into_iter().flatten().map(|it| it.1)
+        self.0.get(metadata::name(set)).into_iter().flatten().map(|it| it.1)
     }
 }
 
 struct Deployment {
-    /// How many shall serve at least, and how many are asked for at the most.
+    /// Minimum number of ready pods, and maximum number of requested ones.
     bounds: Bounds,
     wanted: i64,
     surge: i64,
@@ -94,22 +94,22 @@ impl Model for Deployment {
             5 => {
                 self.wanted = i64::from(dice.number(7));
                 self.ask();
-                world.edit("deployments", "web", |it| edit::set(it, &["spec", "replicas"], self.wanted));
+                world.edit("deployments", "web", |it| it.set_at(&["spec", "replicas"], self.wanted));
             }
             6 if !self.recreates => {
                 self.surge = i64::from(dice.number(3));
                 self.unavailable = i64::from(dice.number(3)).max(i64::from(self.surge == 0));
                 self.ask();
-                world.edit("deployments", "web", |it| edit::set(it, &["spec", "strategy"], self.strategy()));
+                world.edit("deployments", "web", |it| it.set_at(&["spec", "strategy"], self.strategy()));
             }
             7 => {
                 let paused = dice.percent(50);
-                world.edit("deployments", "web", |it| edit::set(it, &["spec", "paused"], paused));
+                world.edit("deployments", "web", |it| it.set_at(&["spec", "paused"], paused));
             }
             _ => {
-                // An image of before is a way back.
+                // An earlier image is a rollback.
                 self.image = dice.number(4);
-                world.edit("deployments", "web", |it| edit::set(it, &["spec", "template"], template(self.image)));
+                world.edit("deployments", "web", |it| it.set_at(&["spec", "template"], template(self.image)));
             }
         }
     }
@@ -137,7 +137,7 @@ impl Model for Deployment {
             }
             let desired = |set: Option<&Value>| set?.str_at(&["metadata", "annotations", DESIRED]).map(str::to_owned);
             if new < old && desired(write.old) != desired(write.new) {
-                // A user asked for another number: what that takes from sets that serve is not the rollout's doing.
+                // A user requested another number: the reduction of ready sets is not caused by the rollout.
                 bounds.lose(usize::try_from(old - new).unwrap());
                 return None;
             }
@@ -145,19 +145,19 @@ impl Model for Deployment {
             let takes = write.new.map_or(0, |set| statuses.of(set).min().unwrap_or(0)) > new;
             let kept: i64 = sets().map(|set| statuses.of(set).max().unwrap_or(0).min(replicas(set))).sum();
             (takes && kept < least).then(|| {
-                let name = write.new.map(edit::name).unwrap_or_default();
+                let name = write.new.map(metadata::name).unwrap_or_default();
                 format!("{name} shrinks from {old} to {new}, which leaves {kept} to serve, asked for {least}")
             })
         })
     }
 
     fn missing(&self, world: &World) -> Option<String> {
-        world.edit("deployments", "web", |it| edit::set(it, &["spec", "paused"], false));
+        world.edit("deployments", "web", |it| it.set_at(&["spec", "paused"], false));
         let wanted = self.wanted;
         let status = [("replicas", wanted), ("updatedReplicas", wanted), ("availableReplicas", wanted)];
         let image = format!("app:{}", self.image);
         let old = world.list("pods").iter().filter(|pod| super::is_active(pod)).any(|pod| {
-            let containers = pod.at(&["spec", "containers"]).and_then(Value::as_array).unwrap_or_default();
+            let containers = pod.list_at(&["spec", "containers"]);
             containers.iter().any(|it| it.str_at(&["image"]) != Some(&image))
         });
         let sets = world.list("replicasets").len();

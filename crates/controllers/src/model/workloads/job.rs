@@ -1,10 +1,11 @@
-//! A Job never runs more pods than its parallelism, counts each success once, and makes no pods once it is over.
+//! A Job never runs more pods than its parallelism, counts each success once, and creates no pods after its
+//! end.
 
 use api::json;
 use api::json::Value;
+use api::metadata;
 
 use super::{Bounds, count, disturb_pods, is_active, metadata, template, worlds};
-use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
 use crate::model::world::{Model, World, play};
@@ -16,7 +17,7 @@ struct Job {
 }
 
 pub(super) fn condition(job: &Value, kind: &str) -> bool {
-    let conditions = job.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+    let conditions = job.list_at(&["status", "conditions"]);
     conditions.iter().any(|it| it.str_at(&["type"]) == Some(kind) && it.str_at(&["status"]) == Some("True"))
 }
 
@@ -28,7 +29,7 @@ impl Model for Job {
     fn begin(&mut self, world: &World) {
         self.bounds.ask(0, 2);
         let mut pods = template(1);
-        edit::set(&mut pods, &["spec", "restartPolicy"], "Never");
+        pods.set_at(&["spec", "restartPolicy"], "Never");
         let (completions, mode) = (self.completions, if self.is_indexed { "Indexed" } else { "NonIndexed" });
         let spec = json!({"completions": completions, "parallelism": 2, "completionMode": mode, "backoffLimit": 1000,
             "selector": {"matchLabels": {"app": "web"}}, "template": pods});
@@ -46,11 +47,11 @@ impl Model for Job {
             7 => {
                 let parallelism = i64::from(dice.number(5));
                 self.bounds.ask(0, parallelism);
-                world.edit("jobs", "web", |it| edit::set(it, &["spec", "parallelism"], parallelism));
+                world.edit("jobs", "web", |it| it.set_at(&["spec", "parallelism"], parallelism));
             }
             _ => {
                 let suspend = dice.percent(50);
-                world.edit("jobs", "web", |it| edit::set(it, &["spec", "suspend"], suspend));
+                world.edit("jobs", "web", |it| it.set_at(&["spec", "suspend"], suspend));
             }
         }
     }
@@ -62,8 +63,8 @@ impl Model for Job {
             let (active, most) = (count(objects, is_active), bounds.now().1);
             let mut jobs = objects.iter().filter(|(id, _)| id.0 == "jobs").map(|(_, job)| job);
             let is_over = jobs.clone().any(|job| condition(job, "Complete") || condition(job, "Failed"));
-            // Only the controller counts successes, so that it knows of those that are counted.
-            let counted = jobs.next().map_or(0, |job| edit::int(job, &["status", "succeeded"]));
+            // Only the controller counts successes, so it has observed those that are counted.
+            let counted = jobs.next().map_or(0, |job| job.int_at(&["status", "succeeded"]));
             let most = most.min(completions - counted);
             (made && (active > most || is_over)).then(|| format!("{active} pods of {most}, over: {is_over}"))
         })
@@ -74,18 +75,18 @@ impl Model for Job {
         if !condition(&job, "Complete") {
             self.bounds.ask(0, 3);
             world.edit("jobs", "web", |it| {
-                edit::set(it, &["spec", "suspend"], false);
-                edit::set(it, &["spec", "parallelism"], 3);
+                it.set_at(&["spec", "suspend"], false);
+                it.set_at(&["spec", "parallelism"], 3);
             });
-            // All that runs comes to a good end.
+            // All running pods succeed.
             for pod in world.list("pods").iter().filter(|pod| super::is_ready(pod)) {
-                world.end_pod(edit::name(pod), 0);
+                world.end_pod(metadata::name(pod), 0);
             }
             return Some(format!("not complete: {:?}", job.get("status").map(ToString::to_string)));
         }
         let tracked = world.list("pods").iter().filter(|pod| pod.to_string().contains("job-tracking")).count();
-        let succeeded = edit::int(&job, &["status", "succeeded"]);
-        let is_right = tracked == 0 && succeeded == self.completions && edit::int(&job, &["status", "active"]) == 0;
+        let succeeded = job.int_at(&["status", "succeeded"]);
+        let is_right = tracked == 0 && succeeded == self.completions && job.int_at(&["status", "active"]) == 0;
         (!is_right).then(|| format!("{succeeded} succeeded of {}, {tracked} tracked", self.completions))
     }
 }

@@ -1,15 +1,15 @@
-//! A ReplicaSet or a ReplicationController never has more pods than it was asked for, and takes away none that it was asked to keep.
+//! A ReplicaSet or a ReplicationController never has more pods than requested, and deletes none that it was
+//! requested to keep.
 
 use api::json;
 
 use super::{Bounds, count, disturb_pods, is_active, metadata, missing_pods, missing_status, template, worlds};
-use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
 use crate::model::world::{Model, World, play};
 
 struct ReplicaSet {
-    /// Of which of both kinds it is.
+    /// Plural of one of the two kinds.
     plural: &'static str,
     bounds: Bounds,
     wanted: i64,
@@ -35,7 +35,7 @@ impl Model for ReplicaSet {
         }
         self.wanted = i64::from(dice.number(7));
         self.bounds.ask(self.wanted, self.wanted);
-        world.edit(self.plural, "web", |set| edit::set(set, &["spec", "replicas"], self.wanted));
+        world.edit(self.plural, "web", |set| set.set_at(&["spec", "replicas"], self.wanted));
     }
 
     fn observer(&self) -> Observer {

@@ -1,10 +1,11 @@
-//! A StatefulSet makes its pods in order, replaces no more at a time than it may, and ends with one of the right revision in each place.
+//! A StatefulSet creates its pods in order, replaces no more at a time than permitted, and ends with one of the
+//! right revision for each ordinal.
 
 use api::json;
 use api::json::Value;
+use api::metadata;
 
 use super::{Bounds, disturb_pods, is_ready, metadata, missing_pods, missing_status, template, worlds};
-use crate::edit;
 use crate::model::Dice;
 use crate::model::server::Observer;
 use crate::model::world::{Model, World, play};
@@ -19,7 +20,7 @@ struct StatefulSet {
 }
 
 fn ordinal(pod: &Value) -> i64 {
-    edit::name(pod).rsplit('-').next().unwrap().parse().unwrap()
+    metadata::name(pod).rsplit('-').next().unwrap().parse().unwrap()
 }
 
 impl StatefulSet {
@@ -28,7 +29,7 @@ impl StatefulSet {
         json!({"type": "RollingUpdate", "rollingUpdate": {"partition": partition, "maxUnavailable": unavailable}})
     }
 
-    /// How many shall serve while others are replaced; no more places than there are replicas.
+    /// Requests the minimum of ready pods during a replacement; not more ordinals than replicas.
     fn ask(&self) {
         self.bounds.ask((self.wanted - self.unavailable).max(0), self.wanted);
     }
@@ -54,17 +55,17 @@ impl Model for StatefulSet {
             5 | 6 => {
                 self.wanted = i64::from(dice.number(5));
                 self.ask();
-                world.edit("statefulsets", "web", |it| edit::set(it, &["spec", "replicas"], self.wanted));
+                world.edit("statefulsets", "web", |it| it.set_at(&["spec", "replicas"], self.wanted));
             }
             7 => {
                 self.partition = i64::from(dice.number(4));
                 self.unavailable = 1 + i64::from(dice.number(2));
                 self.ask();
-                world.edit("statefulsets", "web", |it| edit::set(it, &["spec", "updateStrategy"], self.strategy()));
+                world.edit("statefulsets", "web", |it| it.set_at(&["spec", "updateStrategy"], self.strategy()));
             }
             _ => {
                 self.image = dice.number(4);
-                world.edit("statefulsets", "web", |it| edit::set(it, &["spec", "template"], template(self.image)));
+                world.edit("statefulsets", "web", |it| it.set_at(&["spec", "template"], template(self.image)));
             }
         }
     }
@@ -88,7 +89,7 @@ impl Model for StatefulSet {
             }
             let taken = write.old.filter(|old| is_ready(old) && !write.new.is_some_and(is_ready));
             let place = ordinal(taken?);
-            // The places that everybody who asked of late has.
+            // The ordinals in all recently requested states.
             let places = bounds.least_of_most();
             let ready = ready_below(places);
             let is_wrong = place < places && ready + bounds.losses() < least;

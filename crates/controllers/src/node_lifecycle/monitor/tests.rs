@@ -1,10 +1,10 @@
-//! Nodes that fall silent and come back, with the clock in hand.
+//! Nodes that fall silent and recover, with a manual clock.
 
 use api::json::from_value;
 
 use super::*;
 
-/// A few nodes as the server has them: what the monitor finds is written back.
+/// A few nodes as stored in the server: the monitor's findings are written back.
 struct Cluster {
     monitor: Monitor,
     documents: BTreeMap<Text, Value>,
@@ -69,11 +69,15 @@ impl Cluster {
         findings
     }
 
-    fn with_nodes<T>(&mut self, look: impl FnOnce(&mut Monitor, &[Seen<'_>]) -> T) -> T {
+    fn with_nodes<T>(&mut self, look: impl FnOnce(&mut Monitor, &[ObservedNode<'_>]) -> T) -> T {
         let nodes: Vec<(Node, &Value)> = self.documents.values().map(|it| (from_value(it).unwrap(), it)).collect();
-        let seen: Vec<Seen<'_>> = nodes
+        let seen: Vec<ObservedNode<'_>> = nodes
             .iter()
-            .map(|(node, document)| Seen { node, document, lease: self.leases.get(&node.metadata.name).copied() })
+            .map(|(node, document)| ObservedNode {
+                node,
+                document,
+                lease: self.leases.get(&node.metadata.name).copied(),
+            })
             .collect();
         look(&mut self.monitor, &seen)
     }

@@ -1,15 +1,15 @@
 //! Rounds over small sets.
 
 use api::apps::v1::ControllerRevision;
+use api::metadata;
 
 use super::*;
-use crate::edit;
 
 fn name_of(step: &Step) -> String {
     match step {
-        Step::CreateClaim { claim, .. } => format!("create claim {}", edit::name(claim)),
-        Step::UpdateClaim { claim } => format!("update claim {}", edit::name(claim)),
-        Step::CreatePod { pod } => format!("create {}", edit::name(pod)),
+        Step::CreateClaim { claim, .. } => format!("create claim {}", metadata::name(claim)),
+        Step::UpdateClaim { claim } => format!("update claim {}", metadata::name(claim)),
+        Step::CreatePod { pod } => format!("create {}", metadata::name(pod)),
         Step::UpdatePod { pod, labels } => {
             format!("update {}{}", pod.metadata.name, if labels.is_some() { " labels" } else { "" })
         }
@@ -69,7 +69,7 @@ fn pods(all: &str) -> Vec<Arc<Pod>> {
 
 #[track_caller]
 fn check(spec: &str, all: &str, expected: &[&str]) {
-    let seen = Seen {
+    let seen = ObservedState {
         set: set(spec),
         current: revision("old"),
         update: revision("new"),
@@ -105,7 +105,7 @@ fn pods_go_from_the_last_to_the_first() {
     check(ORDERED, "0r 1p 2r 3r", &[]);
     // The one that holds all up may go itself.
     check(ORDERED, "0r 1r 2r 3p", &["delete web-3"]);
-    // Those that have ended will never serve, and hold nobody up.
+    // Terminated pods will never be ready, and do not block others.
     check(ORDERED, "0r 1r 2r 3f 4f", &["delete web-4"]);
     check(ORDERED, "0r 1r 2r 3p 4p", &[]);
     check(PARALLEL, "0r 1r 2r 3r 4p", &["delete web-4", "delete web-3"]);
@@ -132,7 +132,7 @@ fn claims_come_before_pods_and_follow_the_policy() {
         format!(r#"{claims},"persistentVolumeClaimRetentionPolicy":{{"whenDeleted":"Delete","whenScaled":"Retain"}}"#);
     let claim = r#"{"metadata":{"name":"data-web-0","namespace":"ns"}}"#;
     let claim: Document<PersistentVolumeClaim> = Document::new(api::json::parse(claim.as_bytes()).unwrap()).unwrap();
-    let mut seen = Seen {
+    let mut seen = ObservedState {
         set: set(&owned),
         current: revision("new"),
         update: revision("new"),
@@ -142,13 +142,13 @@ fn claims_come_before_pods_and_follow_the_policy() {
     };
     let steps = plan(&seen).steps;
     let [Step::UpdateClaim { claim }, Step::UpdatePod { labels: None, .. }] = &steps[..] else { panic!("{steps:?}") };
-    let owners = claim.at(&["metadata", "ownerReferences"]).and_then(Value::as_array).unwrap();
+    let owners = claim.array_at(&["metadata", "ownerReferences"]).unwrap();
     assert_eq!((owners.len(), owners[0].str_at(&["uid"])), (1, Some("s")));
     seen.claims = HashMap::from([("data-web-0".into(), Arc::new(Document::new(claim.clone()).unwrap()))]);
     assert!(plan(&seen).steps.is_empty(), "the owner is right now");
-    // The claim of an earlier pod is on its way out: another pod must not come before it is gone.
+    // The claim of an earlier pod is being deleted: another pod must not be created before that.
     let mut going = claim.clone();
-    edit::set(&mut going, &["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
+    going.set_at(&["metadata", "deletionTimestamp"], "2026-01-01T00:00:00Z");
     seen.claims = HashMap::from([("data-web-0".into(), Arc::new(Document::new(going).unwrap()))]);
     for (all, expected) in [("", "wait for data-web-0 of web-0, told"), ("0p", "wait for data-web-0 of web-0")] {
         seen.pods = pods(all);
@@ -158,7 +158,7 @@ fn claims_come_before_pods_and_follow_the_policy() {
 
 #[test]
 fn labels_that_were_taken_off_come_back() {
-    let mut seen = Seen {
+    let mut seen = ObservedState {
         set: set(r#""replicas":1"#),
         current: revision("new"),
         update: revision("new"),

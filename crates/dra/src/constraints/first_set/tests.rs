@@ -32,7 +32,7 @@ fn random_device(choices: &mut Choices, index: usize, is_plain: bool) -> Device 
     device
 }
 
-/// Searches with and without looking ahead; answers how many whole sets each came to.
+/// Searches with and without look-ahead; returns the evaluations of each.
 #[track_caller]
 fn check(text: &str, compiled: &Compiled, owned: &[Device], count: usize) -> (Outcome, Meter, Meter) {
     check_among(text, compiled, &owned.iter().collect::<Vec<_>>(), count)
@@ -48,7 +48,7 @@ fn check_among(text: &str, compiled: &Compiled, devices: &[&Device], count: usiz
 }
 
 #[test]
-fn looking_ahead_finds_what_trying_every_set_finds() {
+fn look_ahead_agrees_with_exhaustive_search() {
     let (mut found, mut none, mut failed, mut saved) = (0, 0, 0, 0);
     for seed in 10_000..11_500 {
         let mut choices = Choices::new(seed);
@@ -131,7 +131,7 @@ fn a_search_ends_at_its_limit() {
 
 /// Devices with the same content are the same to an expression, and still each can be had.
 #[test]
-fn devices_with_the_same_content_are_told_apart() {
+fn devices_with_equal_content_are_distinct() {
     let distinct = "devices.map(d, d.attributes['a'].id).distinct().size() == 3";
     let compiled = compile(distinct).unwrap();
     let mut choices = Choices::new(1);

@@ -1,8 +1,8 @@
-//! Whether there is any set at all, looked for in the order of what the expression reads.
+//! Existence of any set, searched in the order of the attributes that the expression reads.
 //!
-//! Names say little about where a device stands. In the order of the attributes that an expression reads, sets that belong together lie
-//! together, and most that do not are told apart by their first devices. Only for expressions that ask the same of every order and
-//! cannot fail: then it does not matter which set is found.
+//! Names do not reflect the position of a device. In the order of the attributes that an expression reads,
+//! related devices are adjacent, and most unsuitable sets are rejected by their first devices. Only for
+//! expressions that are independent of the order and cannot fail: then it does not matter which set is found.
 
 use std::collections::BTreeSet;
 
@@ -14,20 +14,21 @@ use cel_kubernetes::environments::devices;
 use cel_kubernetes::order::is_indifferent_to_order;
 use cel_kubernetes::reads::{ELEMENT, Reads};
 
-use super::{Numbered, Outlooks, Sets};
+use super::{NumberedDevice, Outlooks, Sets};
 use crate::constraints::meter::{Meter, Run};
 
-/// After this many partial sets candidates are let leave at each of them, and after this many the search is given up.
+/// Number of partial sets after which candidates are removed at each of them, and number after which the search
+/// is abandoned.
 const VISITS_BEFORE_LEAVING: u64 = 500;
 const VISITS_MAX: u64 = 5_000;
 
-/// What is known about an expression before it runs.
+/// Static properties of an expression.
 #[derive(Debug)]
 pub(super) struct Analysis {
     is_indifferent: bool,
-    /// What it reads of each device: the steps below the device.
+    /// Attributes that it reads: the steps below the device.
     reads: Vec<Vec<Box<str>>>,
-    /// A search in this order has been given up.
+    /// Whether a search in this order was abandoned.
     is_hard: bool,
 }
 
@@ -53,7 +54,7 @@ struct Search<'s, 'd> {
     memory: &'s mut Memory,
     meter: &'s mut Meter,
     visits: u64,
-    chosen: Vec<Numbered<'d>>,
+    chosen: Vec<NumberedDevice<'d>>,
 }
 
 impl Outlooks {
@@ -79,8 +80,8 @@ impl Outlooks {
 }
 
 impl<'d> Search<'_, 'd> {
-    /// Whether there is a set; nothing where the search was given up.
-    fn any(&mut self, candidates: &[Numbered<'d>], places: usize) -> Option<bool> {
+    /// Whether there is a set; `None` if the search was abandoned.
+    fn any(&mut self, candidates: &[NumberedDevice<'d>], places: usize) -> Option<bool> {
         self.visits = self.visits.saturating_add(1);
         if self.visits > VISITS_MAX {
             return None;
@@ -129,7 +130,7 @@ impl<'d> Search<'_, 'd> {
 }
 
 /// The candidates in the order of the numbers that are read of all of them; nothing if there are none, or that is their order anyway.
-fn in_order_of<'d>(candidates: &[Numbered<'d>], reads: &[Vec<Box<str>>]) -> Option<Vec<Numbered<'d>>> {
+fn in_order_of<'d>(candidates: &[NumberedDevice<'d>], reads: &[Vec<Box<str>>]) -> Option<Vec<NumberedDevice<'d>>> {
     let mut columns: Vec<Vec<i64>> = reads
         .iter()
         .filter_map(|path| candidates.iter().map(|it| number_at(it.device, path)).collect::<Option<Vec<_>>>())
@@ -139,7 +140,7 @@ fn in_order_of<'d>(candidates: &[Numbered<'d>], reads: &[Vec<Box<str>>]) -> Opti
         return None;
     }
     let key = |index: usize| columns.iter().map(|column| column.get(index).copied()).collect::<Vec<_>>();
-    let mut keyed: Vec<(Vec<Option<i64>>, Numbered<'d>)> =
+    let mut keyed: Vec<(Vec<Option<i64>>, NumberedDevice<'d>)> =
         candidates.iter().enumerate().map(|(index, candidate)| (key(index), *candidate)).collect();
     if keyed.is_sorted_by(|(a, _), (b, _)| a <= b) {
         return None;

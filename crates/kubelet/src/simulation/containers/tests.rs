@@ -1,5 +1,6 @@
-//! Containers at some times: a word for each, and when something happens next.
+//! Containers at given times: a code for each, and the time of the next change.
 
+use super::super::rules::Rules;
 use super::*;
 
 fn pod(spec: &Value, annotations: &Value) -> Pod {
@@ -14,7 +15,7 @@ fn at(seconds: i64) -> Timestamp {
     Timestamp { seconds, nanos: 0 }
 }
 
-/// What the containers do at some times, one word for each.
+/// Checks the states of the containers at given times, one code for each.
 #[track_caller]
 fn check(spec: Value, annotations: Value, expected: &[(i64, &str, Option<u64>)]) {
     let pod = pod(&spec, &annotations);
@@ -45,7 +46,7 @@ fn a_pod_without_rules_runs_at_once() {
 fn delays_separate_created_running_and_ready() {
     check(
         api::json!({"containers": [{"name": "a"}]}),
-        api::json!({"sim/start-seconds": "5", "sim/ready-seconds": "3"}),
+        api::json!({"sim.celplane.dev/start-seconds": "5", "sim.celplane.dev/ready-seconds": "3"}),
         &[
             (0, "ContainerCreating", Some(5)),
             (4, "ContainerCreating", Some(1)),
@@ -63,7 +64,7 @@ fn init_containers_run_in_order_and_sidecars_beside_the_rest() {
             "containers": [{"name": "a"}],
             "restartPolicy": "Never",
         }),
-        api::json!({"sim/init-seconds": "2", "sim/run-seconds": "10"}),
+        api::json!({"sim.celplane.dev/init-seconds": "2", "sim.celplane.dev/run-seconds": "10"}),
         &[
             (0, "running0 PodInitializing PodInitializing PodInitializing", Some(2)),
             (2, "ended:0+ running0+ running0 PodInitializing", Some(2)),
@@ -74,10 +75,10 @@ fn init_containers_run_in_order_and_sidecars_beside_the_rest() {
 }
 
 #[test]
-fn what_fails_is_started_again_after_pauses_that_double() {
+fn failed_containers_restart_after_doubling_delays() {
     check(
         api::json!({"containers": [{"name": "a"}], "restartPolicy": "OnFailure"}),
-        api::json!({"sim/run-seconds": "1", "sim/exit-code": "2"}),
+        api::json!({"sim.celplane.dev/run-seconds": "1", "sim.celplane.dev/exit-code": "2"}),
         &[
             (0, "running0+", Some(1)),
             (1, "CrashLoopBackOff", Some(10)),
@@ -92,12 +93,12 @@ fn what_fails_is_started_again_after_pauses_that_double() {
 
 #[test]
 fn the_restart_policy_decides() {
-    let ends = api::json!({"sim/run-seconds": "1"});
+    let ends = api::json!({"sim.celplane.dev/run-seconds": "1"});
     let spec = |policy: &str| api::json!({"containers": [{"name": "a"}], "restartPolicy": policy});
     check(spec("OnFailure"), ends.clone(), &[(0, "running0+", Some(1)), (5, "ended:0", None)]);
     check(spec("Never"), ends.clone(), &[(0, "running0+", Some(1)), (5, "ended:0", None)]);
     check(spec("Always"), ends.clone(), &[(0, "running0+", Some(1)), (5, "CrashLoopBackOff", Some(6))]);
-    let never = api::json!({"sim/run-seconds": "1", "sim/restart": "never"});
+    let never = api::json!({"sim.celplane.dev/run-seconds": "1", "sim.celplane.dev/restart": "never"});
     check(spec("Always"), never, &[(5, "ended:0", None)]);
 }
 
@@ -105,7 +106,7 @@ fn the_restart_policy_decides() {
 fn a_pod_goes_on_where_its_status_says_it_was() {
     let mut pod = pod(
         &api::json!({"containers": [{"name": "a"}], "restartPolicy": "Never"}),
-        &api::json!({"sim/run-seconds": "60", "sim/start-seconds": "5"}),
+        &api::json!({"sim.celplane.dev/run-seconds": "60", "sim.celplane.dev/start-seconds": "5"}),
     );
     let rules = Rules::default().for_pod(&pod);
     pod.status.start_time = Some(at(0));
@@ -121,10 +122,27 @@ fn a_pod_goes_on_where_its_status_says_it_was() {
 }
 
 #[test]
+fn ephemeral_container_starts_in_a_running_pod_and_ends() {
+    let spec = api::json!({"containers": [{"name": "a"}]});
+    let mut pod = pod(&spec, &Value::object());
+    let rules = Rules::default().for_pod(&pod);
+    let mut containers = Containers::new(&pod, at(0));
+    assert_eq!(containers.advance(&pod, &rules, at(0)).ephemeral_containers, []);
+    pod.spec.ephemeral_containers = api::json::from_value(&api::json!([{"name": "debugger", "image": "b"}])).unwrap();
+    let seen = containers.advance(&pod, &rules, at(10));
+    assert_eq!((word(&seen.ephemeral_containers[0]).as_str(), seen.next), ("running0", Some(Duration::from_secs(1))));
+    assert_eq!(seen.ephemeral_containers[0].container_id, "sim://u/debugger/0");
+    assert_eq!(seen.containers[0].container_id, "sim://u");
+    let seen = containers.advance(&pod, &rules, at(11));
+    assert_eq!(word(&seen.ephemeral_containers[0]), "ended:0");
+    assert_eq!(word(&seen.containers[0]), "running0+");
+}
+
+#[test]
 fn exit_now_ends_the_pod_for_good() {
     check(
         api::json!({"containers": [{"name": "a"}], "restartPolicy": "Always"}),
-        api::json!({"sim/exit-now": "3"}),
+        api::json!({"sim.celplane.dev/exit-now": "3"}),
         &[(0, "ended:3", None), (100, "ended:3", None)],
     );
 }

@@ -80,7 +80,7 @@ struct Finding {
     name: Option<String>,
     bad_value: BadValue,
     detail: String,
-    /// What makes it the same as another one.
+    /// Text that identifies an error.
     text: String,
 }
 
@@ -314,8 +314,8 @@ impl Checker<'_> {
         matches
     }
 
-    /// How many of the schemas are met, and what the best of them came to: the first that is met, else the one that got
-    /// furthest.
+    /// Returns the number of matching schemas, and the result of the best one: the first match, else the one
+    /// that got furthest.
     fn check_alternatives(
         &mut self,
         schemas: &[Schema],
@@ -342,7 +342,7 @@ impl Checker<'_> {
                 best = Some((found, matches));
             }
         }
-        // Several alternatives say nothing about what is wrong.
+        // Several matching alternatives give no specific error.
         if valid > 1 {
             best = None;
         }
@@ -538,7 +538,7 @@ impl Checker<'_> {
 /// Whether a value is one of an enumeration: Go converts it to the other's type first.
 fn is_allowed(value: &Value, allowed: &Value) -> bool {
     match (value, allowed) {
-        // Nothing is converted to or from null.
+        // Null is not converted.
         (Value::Null, _) | (_, Value::Null) => false,
         (Value::Float(found), Value::Int(allowed)) => numbers::truncated(found.get()) == Some(*allowed),
         (Value::Int(_), Value::Float(allowed)) => value.as_f64() == Some(allowed.get()),

@@ -1,4 +1,4 @@
-//! What a part of an object was before: fields by name, items of list-maps by their keys, other items never.
+//! Correlation with the old object: fields by name, items of list-maps by their keys, other items never.
 //!
 //! An error about a part that is as it was is not a reason to refuse an update. Follows `CorrelatedObject` and `MapList` of
 //! `apiserver/pkg/cel/common`: what the schema does not name counts as changed.
@@ -17,14 +17,14 @@ pub(super) struct Correlated<'v> {
 }
 
 impl<'v> Correlated<'v> {
-    /// The same of a field, if both have it and the schema knows it.
+    /// Correlates a field, if both objects have it and the schema declares it.
     pub(super) fn key(&self, field: &str) -> Option<Self> {
         let (new, old) = (self.new.get(field)?, self.old.get(field)?);
         let schema = self.schema.properties.get(field).or_else(|| self.schema.additional_properties_schema())?;
         Some(Self { new, old, schema })
     }
 
-    /// The items before, if they can be told apart.
+    /// The old items by key, if they have keys.
     pub(super) fn old_items(&self) -> Option<MapList<'v>> {
         MapList::new(self.schema, self.old.as_array()?)
     }
@@ -64,7 +64,7 @@ pub(super) struct MapList<'v> {
 }
 
 impl<'v> MapList<'v> {
-    /// Of two items with the same keys the first counts. None if the schema is not a list-map.
+    /// The first of two items with the same keys counts. `None` if the schema is not a list-map.
     pub(super) fn new(schema: &'v Schema, items: &'v [Value]) -> Option<Self> {
         if schema.type_name != "array" || schema.list_type() != ListType::Map || schema.x_list_map_keys.is_empty() {
             return None;

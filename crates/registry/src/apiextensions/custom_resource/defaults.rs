@@ -1,4 +1,4 @@
-//! Filling in what a schema says is there when nothing is, and dropping nulls that may not be.
+//! Applying the defaults of a schema, and dropping disallowed nulls.
 //!
 //! Follows `apiextensions-apiserver/pkg/apiserver/schema/defaulting`. A null stands for a missing value where the schema
 //! does not allow it: it goes, or gives way to the default. Nulls in lists stay, and are refused later.
@@ -6,7 +6,7 @@
 use api::json::Value;
 use api::structural_schema::Schema;
 
-/// A default that is null says nothing.
+/// A null default is ignored.
 fn default_of(schema: &Schema) -> Option<&Value> {
     schema.default.as_ref().filter(|default| !default.is_null())
 }

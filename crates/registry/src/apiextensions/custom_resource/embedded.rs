@@ -8,14 +8,13 @@ use api::names;
 use api::structural_schema::Schema;
 use api::types::{self, Type};
 
-use crate::document::{Edit, Read};
 use crate::meta;
 
 fn metadata_type() -> Option<&'static Type> {
     types::by_kind("", "v1", "Pod")?.field("metadata")?.kind.struct_type()
 }
 
-/// Metadata in normal form, and the paths of fields that it does not have.
+/// Decodes metadata; returns it in normal form, with the paths of unknown fields.
 ///
 /// # Errors
 /// Go's text for the first part that does not fit.

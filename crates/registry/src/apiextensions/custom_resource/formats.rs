@@ -1,7 +1,8 @@
 //! Formats of texts: what `format: ipv4` and its siblings accept.
 //!
-//! Follows the default registry of `kube-openapi`'s `strfmt`, which takes much of this from Go's standard library: an
-//! odd answer here is an odd answer there. Dashes in names do not count. Formats that nobody knows accept everything.
+//! Follows the default registry of `kube-openapi`'s `strfmt`, which takes much of this from Go's standard
+//! library: odd results here are odd results there. Dashes in names are ignored. Unknown formats accept
+//! everything.
 
 use std::net::Ipv6Addr;
 use std::sync::LazyLock;
@@ -89,7 +90,7 @@ fn is_segment(text: &str) -> bool {
     ends.iter().all(|end| end.is_some_and(is_plain)) && bytes.all(|byte| is_plain(byte) || byte == b'-')
 }
 
-/// As [`is_strict_address`]; parts of IPv4 addresses may have leading zeros.
+/// Like [`is_strict_address`], but parts of IPv4 addresses may have leading zeros.
 fn is_sloppy_address(text: &str) -> bool {
     let Some((head, dotted)) = text.rsplit_once(':') else { return is_dotted(text, true) };
     is_dotted(dotted, true) && is_strict_address(&format!("{head}:0.0.0.0"))
@@ -141,7 +142,7 @@ fn is_mac(text: &str) -> bool {
     text.len() >= 14 && matches!(count, Some(6 | 8 | 20))
 }
 
-/// Dashes are optional, each for itself.
+/// Whether the text is a UUID of the version. Each of the dashes is optional.
 fn is_uuid(text: &str, version: Option<u8>) -> bool {
     let mut rest = text.as_bytes();
     for (index, digits) in [8, 4, 4, 4, 12].into_iter().enumerate() {
@@ -163,7 +164,7 @@ fn is_uuid(text: &str, version: Option<u8>) -> bool {
     rest.is_empty()
 }
 
-/// What is left without white space and dashes.
+/// The text without white space and dashes.
 fn condensed(text: &str) -> String {
     text.chars().filter(|it| !matches!(it, ' ' | '\t' | '\n' | '\r' | '\u{c}' | '-')).collect()
 }
@@ -218,7 +219,7 @@ fn is_hex_color(text: &str) -> bool {
     matches!(digits.len(), 3 | 6) && digits.bytes().all(|it| it.is_ascii_hexdigit())
 }
 
-/// Padded, in the standard alphabet, and not empty.
+/// Whether the text is base64 with padding, in the standard alphabet, and not empty.
 fn is_base64(text: &str) -> bool {
     let body = text.trim_end_matches('=');
     let padding = text.len().saturating_sub(body.len());
@@ -230,7 +231,7 @@ fn is_date(text: &str) -> bool {
     text.len() == 10 && Timestamp::parse(&format!("{text}T00:00:00Z")).is_ok()
 }
 
-/// What stands behind the first `t` counts; the offset may be any digits.
+/// Only the part behind the first `t` counts; the offset may be any digits.
 fn is_date_time(text: &str) -> bool {
     let lower = text.to_lowercase();
     let mut parts = lower.split('t');
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn formats_accept_what_go_accepts() {
+    fn formats_agree_with_go() {
         check("ipv4", &["1.2.3.4", "01.2.3.4", "::ffff:1.2.3.4"], &["1.2.3", "1.2.3.256", "::1", ""]);
         check("ipv6", &["::1", "2001:db8::"], &["1.2.3.4", "::1%eth0", "g::"]);
         check("cidr", &["10.0.0.0/8", "::/0"], &["10.0.0.0", "10.0.0.0/33", "10.0.0.0/+1"]);

@@ -69,7 +69,7 @@ fn text_of(value: &Value) -> String {
     to_string(value)
 }
 
-/// Where values occur for the second time.
+/// Positions of repeated values.
 fn repeated(texts: impl ExactSizeIterator<Item = String>) -> Vec<usize> {
     if texts.len() <= 1 {
         return Vec::new();

@@ -11,7 +11,7 @@ use super::checker::shown_float;
 /// The largest integer that a float holds without loss.
 const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
 
-/// Whether a float stands for an integer, up to an error that nobody means.
+/// Whether a float is an integer, within a small tolerance.
 pub(super) fn is_integer(value: f64) -> bool {
     const EPSILON: f64 = 1e-9;
     if !value.is_finite() || value.abs() > EXACT_MAX {
@@ -33,7 +33,7 @@ pub(super) fn truncated(value: f64) -> Option<i64> {
     (value.is_finite() && value.abs() < 9.2e18).then_some(value as i64)
 }
 
-/// What a schema's type and format can hold.
+/// Range of values of a schema's type and format.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Range<'s> {
     /// `integer`, `number`, or nothing.

@@ -21,32 +21,34 @@ use cel_kubernetes::environments::Languages;
 use cel_kubernetes::environments::printer_column::{self, LIMITS, Object};
 use cel_kubernetes::schema::TypedSchema;
 
-use crate::document::Read;
+/// Default cost limit for all table expressions of one request.
+pub const REQUEST_COST_DEFAULT: u64 = 25_000_000;
 
-/// What expressions of the tables of one request may cost together, where nobody says otherwise.
-pub const REQUEST_COST_DEFAULT: u64 = 100_000_000;
+/// Bytes of all cells of the tables of one request. Paths have no limit for one cell, as in Kubernetes, and a column may show
+/// a large field of every object.
+const REQUEST_BYTES_MAX: usize = 16 << 20;
 
-/// Who applies a definition is told of expressions that may cost more than this.
+/// Estimated cost above which applying a definition yields a warning.
 pub const ESTIMATE_WARNING: u64 = 10_000_000;
 
 /// The columns of a table behind its name column.
 #[derive(Debug)]
 pub struct Columns {
     columns: Vec<Column>,
-    /// What expressions see of an object.
+    /// Schema of the object for expressions.
     schema: Option<TypedSchema>,
 }
 
 /// One column.
 #[derive(Debug)]
 pub struct Column {
-    /// What stands above it.
+    /// Header of the column.
     pub name: String,
-    /// What its cells are: `string`, `integer`, `number`, `boolean` or `date`.
+    /// Type of the cells: `string`, `integer`, `number`, `boolean` or `date`.
     pub column_type: String,
-    /// How clients may show it.
+    /// Format hint for clients.
     pub format: String,
-    /// What it tells.
+    /// Description of the column.
     pub description: String,
     /// 0 is always shown, more in the wide form.
     pub priority: i64,
@@ -54,7 +56,7 @@ pub struct Column {
     source: Source,
 }
 
-/// What the cells of a column are.
+/// Type of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum CellType {
     Text,
@@ -85,18 +87,19 @@ enum Source {
     Expression { text: String, program: Box<Compiled> },
 }
 
-/// What the expressions of one request may still cost.
+/// Remaining cost budget of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Budget {
     left: u64,
     is_exceeded: bool,
+    bytes_left: usize,
 }
 
 impl Budget {
     /// A budget of so much.
     #[must_use]
     pub const fn new(cost: u64) -> Self {
-        Self { left: cost, is_exceeded: false }
+        Self { left: cost, is_exceeded: false, bytes_left: REQUEST_BYTES_MAX }
     }
 
     /// Whether cells were left empty because it was spent.
@@ -104,22 +107,35 @@ impl Budget {
     pub fn is_exceeded(&self) -> bool {
         self.is_exceeded
     }
+
+    /// Whether cells were left empty because those before them were too long.
+    #[must_use]
+    pub fn is_too_long(&self) -> bool {
+        self.bytes_left == 0
+    }
+
+    /// Counts a cell.
+    fn count(&mut self, cell: &Value) {
+        if let Value::String(text) = cell {
+            self.bytes_left = self.bytes_left.saturating_sub(text.len());
+        }
+    }
 }
 
-/// What the expressions of a column did.
+/// Statistics of a column's expressions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How often it was evaluated.
+    /// Number of evaluations.
     pub evaluations: u64,
-    /// How often that failed.
+    /// Number of failures.
     pub errors: u64,
-    /// What it cost.
+    /// Total cost.
     pub cost: u64,
-    /// How long it took.
+    /// Total duration.
     pub time: Duration,
-    /// How many cells were left empty because the budget was spent.
+    /// Number of cells that were left empty because the budget was used up.
     pub skipped: u64,
-    /// Why it failed for the first time, and on which object.
+    /// The first failure, and its object.
     pub first_error: Option<Failure>,
 }
 
@@ -128,25 +144,25 @@ pub struct Tally {
 pub struct Failure {
     /// The namespace of the object.
     pub namespace: String,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
-    /// Its generation.
+    /// Generation of the object.
     pub generation: i64,
-    /// Why.
+    /// Error message.
     pub message: String,
 }
 
-/// What filling cells takes from outside.
+/// External inputs for filling cells.
 pub struct Request<'r> {
-    /// What dates are compared with.
+    /// Current time, for dates.
     pub now: Timestamp,
-    /// What expressions may still cost.
+    /// Remaining cost budget.
     pub budget: Budget,
-    /// What columns did; one for each, made when the first cell is filled.
+    /// Statistics by column, created with the first cell.
     pub tallies: Vec<Tally>,
     /// A clock that does not go back.
     pub clock: &'r dyn Fn() -> Duration,
-    /// Where texts are put together, one cell after the other.
+    /// Buffer for the text of a cell.
     text: String,
 }
 
@@ -245,6 +261,10 @@ impl Columns {
         let mut cells = Vec::with_capacity(self.columns.len().saturating_add(1));
         let mut before = None;
         for (column, tally) in self.columns.iter().zip(&mut request.tallies) {
+            if request.budget.is_too_long() {
+                cells.push(Value::Null);
+                continue;
+            }
             let cell = match &column.source {
                 Source::Path(path) => {
                     before = None;
@@ -259,7 +279,7 @@ impl Columns {
                     }
                     let start = before.unwrap_or_else(|| (request.clock)());
                     let input = Object { schema, document: object };
-                    let printed = Printing { column, now: request.now, text: &mut request.text };
+                    let printed = CellWriter { column, now: request.now, text: &mut request.text };
                     let cell = expression_cell(program, &input, printed, &mut request.budget, tally);
                     let end = (request.clock)();
                     tally.time = tally.time.saturating_add(end.saturating_sub(start));
@@ -267,6 +287,7 @@ impl Columns {
                     cell
                 }
             };
+            request.budget.count(&cell);
             cells.push(cell);
         }
         cells
@@ -283,7 +304,15 @@ impl Column {
         }
     }
 
-    /// What one evaluation costs at most, as far as the schema tells.
+    /// Whether the column shows numbers and its expression yields text.
+    #[must_use]
+    pub fn stays_empty(&self) -> bool {
+        let is_number = matches!(self.cells, CellType::Integer | CellType::Number);
+        let is_text = |program: &Compiled| *program.result_type() == cel::types::Type::String;
+        is_number && matches!(&self.source, Source::Expression { program, .. } if is_text(program))
+    }
+
+    /// Maximum cost of one evaluation, as far as the schema bounds it.
     #[must_use]
     pub fn estimated_cost(&self) -> Option<u64> {
         match &self.source {
@@ -293,7 +322,7 @@ impl Column {
     }
 }
 
-/// What Kubernetes says about the creation timestamp.
+/// Kubernetes' description of the creation timestamp.
 const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
 fn compilation_error(error: &str) -> String {
@@ -356,8 +385,8 @@ fn age(time: Timestamp, now: Timestamp) -> String {
     human_duration(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
-/// What a value becomes a cell by.
-struct Printing<'p> {
+/// Conversion of a value to a cell.
+struct CellWriter<'p> {
     column: &'p Column,
     now: Timestamp,
     text: &'p mut String,
@@ -366,7 +395,7 @@ struct Printing<'p> {
 fn expression_cell(
     program: &Compiled,
     input: &Object<'_>,
-    printing: Printing<'_>,
+    printing: CellWriter<'_>,
     budget: &mut Budget,
     tally: &mut Tally,
 ) -> Value {
@@ -399,9 +428,9 @@ fn expression_cell(
     Value::Null
 }
 
-/// Why a cell stays empty.
+/// A reason why a cell stays empty.
 enum Misprint {
-    /// There is no value.
+    /// The evaluation failed.
     Evaluation(EvalError),
     /// The value does not fit.
     Value(String),
@@ -412,7 +441,7 @@ fn print(
     program: &Compiled,
     input: &Object<'_>,
     limit: u64,
-    mut printing: Printing<'_>,
+    mut printing: CellWriter<'_>,
     cell: &mut Value,
 ) -> (Option<Misprint>, u64) {
     let limits = Limits::cost(limit);
@@ -429,15 +458,15 @@ fn print(
     let mut printer = text::Printer::new(printing.text);
     let ListEvaluation { result, cost } = program.eval_list(input, limits, &mut printer);
     let failure = match result {
-        Ok(None) => printer.finish().map(|text| *cell = text.into()).err().map(Misprint::Value),
+        Ok(None) => printer.finish().map(|text| *cell = Value::String(text::cut(text))).err().map(Misprint::Value),
         Ok(Some(value)) => printing.print(&value, cell).err().map(Misprint::Value),
         Err(error) => Some(Misprint::Evaluation(error)),
     };
     (failure, cost)
 }
 
-impl Printing<'_> {
-    /// Makes a value a cell; the error says that the value is none of the column's type.
+impl CellWriter<'_> {
+    /// Converts a value to a cell; the error states that the value does not fit the column's type.
     fn print(&mut self, value: &CelValue<'_>, cell: &mut Value) -> Result<(), String> {
         let of = &self.column.column_type;
         let misfit = || format!("a value of type {} does not fit a column of type {of}", value.type_name());
@@ -445,11 +474,13 @@ impl Printing<'_> {
             (_, CelValue::Null | CelValue::Optional(None)) => {}
             (_, CelValue::Error(error)) => return Err(error.to_string()),
             (_, CelValue::Optional(Some(value))) => return self.print(value, cell),
-            (CellType::Text, CelValue::String(text)) => *cell = text.as_str().into(),
+            (CellType::Text, CelValue::String(text)) => *cell = Value::String(text::cut(text)),
             (CellType::Text, value) => {
                 self.text.clear();
-                text::write(self.text, value)?;
-                *cell = self.text.as_str().into();
+                if let Err(text::Stop::Error(error)) = text::write(self.text, value) {
+                    return Err(error);
+                }
+                *cell = Value::String(text::cut(self.text));
             }
             (CellType::Integer | CellType::Number, CelValue::Int(number)) => *cell = Value::Int(*number),
             (CellType::Integer, CelValue::Uint(number)) => {

@@ -10,10 +10,10 @@ use api::structural_schema::{Schema, SchemaOrBool};
 
 const META_FIELDS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
-/// Where the walk is, and what it dropped.
+/// State of the walk, and the dropped fields.
 #[derive(Default)]
 struct Walk {
-    /// The path of the current value; nothing is written while nobody wants to know.
+    /// The path of the current value; `None` if no paths are recorded.
     path: Option<String>,
     dropped: Vec<String>,
 }

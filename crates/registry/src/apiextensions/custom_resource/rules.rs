@@ -1,4 +1,4 @@
-//! Running the rules of a schema: what they say about an object and about its change.
+//! Evaluation of a schema's rules on an object and its change.
 //!
 //! Rules are compiled once per definition, in a tree that has the form of the schema. Follows
 //! `apiextensions-apiserver/pkg/apiserver/schema/cel/validation.go`: a rule that reads `oldSelf` runs where there is an
@@ -21,7 +21,7 @@ use super::correlation::{Correlated, MapList};
 use crate::apiextensions::field_path;
 use crate::apiextensions::rules::TYPE_NAME;
 
-/// What all rules may cost in one request.
+/// Cost limit of all rules in one request.
 const REQUEST_COST_MAX: u64 = 10_000_000;
 /// A longer message is not used.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
@@ -33,9 +33,9 @@ const OUT_OF_BUDGET: &str =
 pub(super) struct Rules {
     here: Vec<Rule>,
     typed: Option<TypedSchema>,
-    /// Why the rules here cannot run.
+    /// Error that prevents the rules here from running.
     broken: Option<String>,
-    /// The schema that says how lists are told apart.
+    /// The schema that defines the keys of lists.
     schema: Schema,
     items: Option<Box<Rules>>,
     properties: BTreeMap<String, Rules>,
@@ -50,7 +50,7 @@ struct Rule {
     message: Option<Compiled>,
     uses_old_self: bool,
     optional_old_self: bool,
-    /// Where a failure is reported, below the place of the rule.
+    /// Path of a reported failure, below the place of the rule.
     field_path: String,
 }
 
@@ -104,7 +104,7 @@ fn build(schema: &Schema, node: &Schema, is_resource: bool, languages: &Language
     Some(rules)
 }
 
-/// What tells items apart, without the schemas inside.
+/// Returns the part of a schema that identifies items, without nested schemas.
 fn shallow(schema: &Schema) -> Schema {
     Schema {
         type_name: schema.type_name.clone(),
@@ -149,12 +149,12 @@ fn compile_here(
     Ok(rules)
 }
 
-/// What running rules comes to.
+/// Result of running rules.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    /// Why the object is refused.
+    /// Errors of the object.
     pub(super) errors: Errors,
-    /// What is wrong with parts that are as they were.
+    /// Errors in unchanged parts, as warnings.
     pub(super) warnings: Vec<String>,
 }
 
@@ -167,7 +167,7 @@ pub(super) fn run(rules: &Rules, object: &Value, old: Option<Correlated<'_>>) ->
     run.outcome
 }
 
-/// What decides whether a failure is forgiven.
+/// State that decides whether a failure is tolerated because the value is unchanged.
 #[derive(Clone, Copy)]
 struct Ratchet<'v> {
     current: Option<Correlated<'v>>,
@@ -370,7 +370,7 @@ impl Run {
     }
 }
 
-/// A message of one line that is not empty and not too long.
+/// The message, if it has one line, is not empty and not too long.
 fn usable(text: &str) -> Option<String> {
     let text = text.trim();
     let is_usable = !text.is_empty() && text.len() <= MESSAGE_BYTES_MAX && !text.contains('\n');
@@ -378,13 +378,13 @@ fn usable(text: &str) -> Option<String> {
 }
 
 impl Rule {
-    /// What errors call it.
+    /// Name of the rule in errors.
     fn text(&self) -> &str {
         let ValidationRule { message, rule, .. } = &self.source;
         if message.is_empty() { rule.trim() } else { message.trim() }
     }
 
-    /// What a failure says without a message expression.
+    /// Message of a failure without a message expression.
     fn message(&self) -> String {
         let message = &self.source.message;
         if message.is_empty() { format!("failed rule: {}", self.source.rule.trim()) } else { message.trim().to_owned() }

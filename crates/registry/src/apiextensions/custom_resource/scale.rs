@@ -1,11 +1,9 @@
-//! Where the numbers of replicas are, and what they may be.
+//! Paths of the replica counts, and their validation.
 //!
 //! Paths are plain: `.spec.replicas`. Follows `apiextensions-apiserver/pkg/registry/customresource`.
 
 use api::field::{Errors, Path};
 use api::json::Value;
-
-use crate::document::Read;
 
 /// The scale subresource of a definition.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +17,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Reads what a definition says.
+    /// Reads the scale subresource of a definition.
     pub(super) fn read(scale: &Value) -> Self {
         Self {
             spec_replicas: scale.text("specReplicasPath").to_owned(),
@@ -28,7 +26,7 @@ impl Scale {
         }
     }
 
-    /// The number of replicas that is wanted; none if the object does not say.
+    /// Returns the desired number of replicas; `None` if the object has none.
     ///
     /// # Errors
     /// What stands there is not an integer.
@@ -36,7 +34,7 @@ impl Scale {
         integer_at(object, &self.spec_replicas)
     }
 
-    /// The number of replicas that there are.
+    /// The current number of replicas (`statusReplicasPath`).
     ///
     /// # Errors
     /// What stands there is not an integer.
@@ -113,7 +111,8 @@ fn at<'o>(object: &'o Value, path: &str) -> Result<Option<&'o Value>, String> {
     let mut walked = String::new();
     for step in steps(path) {
         let Value::Object(fields) = here else {
-            let is = format!("{walked} accessor error: {} is of the type {}", shown(here), go_type(here));
+            let is =
+                format!("{walked} accessor error: {} is of the type {}", shown(here), api::go_text::type_name(here));
             return Err(format!("{is}, expected map[string]interface{{}}"));
         };
         walked.push('.');
@@ -136,19 +135,11 @@ fn integer_at(object: &Value, path: &str) -> Result<Option<i64>, String> {
 
 fn mismatch(path: &str, found: &Value, expected: &str) -> String {
     let path = if path.starts_with('.') { path.to_owned() } else { format!(".{path}") };
-    format!("{path} accessor error: {} is of the type {}, expected {expected}", shown(found), go_type(found))
-}
-
-fn go_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
+    format!(
+        "{path} accessor error: {} is of the type {}, expected {expected}",
+        shown(found),
+        api::go_text::type_name(found)
+    )
 }
 
 /// As Go's `%v` shows it.

@@ -9,7 +9,7 @@ use api::x509::{self, PemBlock};
 
 use super::{NOT_A_REQUEST, stub_of_pod_request};
 use crate::conditions;
-use crate::document::{Read, same};
+use crate::document::same;
 use crate::meta;
 
 const ANSWERS: [&str; 3] = ["Issued", "Denied", "Failed"];
@@ -55,7 +55,7 @@ pub(super) fn validate(request: &Value, old: &Value, now: &str, errors: &mut Err
     }
 }
 
-/// At most one answer, and it is true.
+/// Validates the conditions Issued, Denied and Failed: at most one is set, with status True.
 fn validate_answers(list: &[Value], errors: &mut Errors) {
     let at = STATUS.child("conditions");
     let mut count = 0_usize;

@@ -1,20 +1,22 @@
 //! Containers of all three kinds: regular, init (with sidecars) and ephemeral.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 
 use super::options::Options;
 use super::{env, mounts, probes, resources, security};
-use crate::document::Read;
 use crate::meta::invalid;
+use crate::seen::Seen;
 
-/// What containers know of their pod.
+/// Properties of the pod for the validation of its containers.
 pub(super) struct Pod<'a> {
     pub(super) spec: &'a Value,
-    /// Volumes that are valid themselves.
-    pub(super) volumes: Vec<&'a Value>,
-    pub(super) claim_names: Vec<&'a str>,
+    /// Volumes that are valid themselves, by name.
+    pub(super) volumes: BTreeMap<&'a str, &'a Value>,
+    pub(super) claim_names: BTreeSet<&'a str>,
     pub(super) options: &'a Options<'a>,
 }
 
@@ -31,7 +33,7 @@ pub(super) fn validate(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Errors) {
         errors.required(*at, "");
         return;
     }
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, container) in containers.iter().enumerate() {
         let here = at.index(index);
         validate_common(container, pod, &here, errors);
@@ -39,7 +41,7 @@ pub(super) fn validate(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Errors) {
         if seen.contains(&name) {
             errors.duplicate(here.child("name"), name);
         } else {
-            seen.push(name);
+            seen.insert(name);
         }
         if let Some(lifecycle) = container.optional("lifecycle") {
             probes::validate_lifecycle(lifecycle, pod.grace(), &here.child("lifecycle"), errors);
@@ -50,10 +52,10 @@ pub(super) fn validate(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Errors) {
     validate_host_ports(containers.iter().enumerate(), at, errors);
 }
 
-/// The init containers; those that restart always are sidecars.
+/// Validates the init containers; those with restart policy Always are sidecars.
 pub(super) fn validate_init(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Errors) {
     const DETAIL: &str = "may not be set for init containers without restartPolicy=Always";
-    let mut seen: Vec<&str> = pod.spec.list("containers").iter().map(|it| it.text("name")).collect();
+    let mut seen: Seen<&str> = pod.spec.list("containers").iter().map(|it| it.text("name")).collect();
     for (index, container) in pod.spec.list("initContainers").iter().enumerate() {
         let here = at.index(index);
         validate_common(container, pod, &here, errors);
@@ -68,7 +70,7 @@ pub(super) fn validate_init(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Errors) {
         if seen.contains(&name) {
             errors.duplicate(here.child("name"), name);
         } else if !name.is_empty() {
-            seen.push(name);
+            seen.insert(name);
         }
         validate_host_ports(std::iter::once((0, container)), at, errors);
         if is_sidecar {
@@ -110,12 +112,10 @@ pub(super) fn validate_ephemeral(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Erro
         "lifecycle",
     ];
     const DETAIL: &str = "cannot be set for an Ephemeral Container";
-    let others: Vec<&str> = ["containers", "initContainers"]
-        .iter()
-        .flat_map(|kind| pod.spec.list(kind))
-        .map(|it| it.text("name"))
-        .collect();
-    let mut seen = others.clone();
+    let names =
+        || ["containers", "initContainers"].iter().flat_map(|kind| pod.spec.list(kind)).map(|it| it.text("name"));
+    let others: Seen<&str> = names().collect();
+    let mut seen: Seen<&str> = names().collect();
     for (index, container) in pod.spec.list("ephemeralContainers").iter().enumerate() {
         let here = at.index(index);
         validate_common(container, pod, &here, errors);
@@ -124,7 +124,7 @@ pub(super) fn validate_ephemeral(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Erro
         if seen.contains(&name) {
             errors.duplicate(here.child("name"), name);
         } else {
-            seen.push(name);
+            seen.insert(name);
         }
         let target = container.text("targetContainerName");
         if !target.is_empty() && !others.contains(&target) {
@@ -183,7 +183,7 @@ fn validate_common(container: &Value, pod: &Pod<'_>, at: &Path<'_>, errors: &mut
 
 fn validate_ports(ports: &[Value], at: &Path<'_>, errors: &mut Errors) {
     const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, port) in ports.iter().enumerate() {
         let here = at.index(index);
         let name = port.text("name");
@@ -194,7 +194,7 @@ fn validate_ports(ports: &[Value], at: &Path<'_>, errors: &mut Errors) {
             } else if seen.contains(&name) {
                 errors.duplicate(here.child("name"), name);
             } else {
-                seen.push(name);
+                seen.insert(name);
             }
         }
         match port.int("containerPort") {
@@ -215,7 +215,7 @@ fn validate_ports(ports: &[Value], at: &Path<'_>, errors: &mut Errors) {
 
 /// No port of the host is taken twice.
 fn validate_host_ports<'a>(containers: impl Iterator<Item = (usize, &'a Value)>, at: &Path<'_>, errors: &mut Errors) {
-    let mut seen: Vec<String> = Vec::new();
+    let mut seen = Seen::default();
     for (index, container) in containers {
         let here = at.index(index);
         let list = here.child("ports");
@@ -228,7 +228,7 @@ fn validate_host_ports<'a>(containers: impl Iterator<Item = (usize, &'a Value)>,
             if seen.contains(&key) {
                 errors.duplicate(list.index(index).child("hostPort"), key);
             } else {
-                seen.push(key);
+                seen.insert(key);
             }
         }
     }
@@ -243,13 +243,13 @@ pub(super) fn validate_pull_policy(policy: &str, at: Path<'_>, errors: &mut Erro
 }
 
 fn validate_resize_policies(container: &Value, restart_policy: &str, at: Path<'_>, errors: &mut Errors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, policy) in container.list("resizePolicy").iter().enumerate() {
         let (name, restart) = (policy.text("resourceName"), policy.text("restartPolicy"));
         if seen.contains(&name) {
             errors.duplicate(at.index(index), name);
         }
-        seen.push(name);
+        seen.insert(name);
         match name {
             "cpu" | "memory" => {}
             "" => errors.required(at, ""),

@@ -5,7 +5,6 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 
-use crate::document::Read;
 use crate::meta::invalid;
 
 /// Fields of a pod that a variable may show.
@@ -141,7 +140,7 @@ pub(super) fn validate_field(reference: &Value, supported: &[&str], at: &Path<'_
         }
         Some((_, key)) => invalid(names::qualified_name(key), key, *at, errors),
         None => {
-            // Old clients say `spec.host`.
+            // Old clients use `spec.host`.
             let path = if path == "spec.host" { "spec.nodeName" } else { path };
             if !supported.contains(&path) {
                 errors.not_supported(at.child("fieldPath"), path, supported);
@@ -191,7 +190,7 @@ fn validate_divisor(resource: &str, is_huge_page: bool, divisor: &Quantity, at: 
     }
 }
 
-/// Variables that are taken from a ConfigMap or Secret as a whole.
+/// Validates `envFrom`: variables from all keys of a ConfigMap or Secret.
 pub(super) fn validate_from(sources: &[Value], at: &Path<'_>, errors: &mut Errors) {
     for (index, source) in sources.iter().enumerate() {
         let here = at.index(index);

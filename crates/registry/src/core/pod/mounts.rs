@@ -1,22 +1,26 @@
-//! Where volumes appear in containers: mounts and devices.
+//! Volumes in containers: mounts and devices.
+
+use std::collections::BTreeMap;
 
 use api::field::{Errors, Path};
 use api::json::Value;
 
 use super::volumes::{validate_descending_path, validate_no_backsteps};
-use crate::document::Read;
+use crate::seen::Seen;
 
 /// The mounts of a container.
-pub(super) fn validate_mounts(container: &Value, volumes: &[&Value], at: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate_mounts(container: &Value, volumes: &BTreeMap<&str, &Value>, at: &Path<'_>, errors: &mut Errors) {
     let devices = container.list("volumeDevices");
-    let mut seen: Vec<&str> = Vec::new();
+    let device_names: Seen<&str> = devices.iter().map(|it| it.text("name")).collect();
+    let device_paths: Seen<&str> = devices.iter().map(|it| it.text("devicePath")).collect();
+    let mut seen = Seen::default();
     for (index, mount) in container.list("volumeMounts").iter().enumerate() {
         let here = at.index(index);
         let (name, path) = (mount.text("name"), mount.text("mountPath"));
         if name.is_empty() {
             errors.required(here.child("name"), "");
         }
-        if !volumes.iter().any(|it| it.text("name") == name) {
+        if !volumes.contains_key(name) {
             errors.not_found(here.child("name"), name);
         }
         if path.is_empty() {
@@ -25,11 +29,11 @@ pub(super) fn validate_mounts(container: &Value, volumes: &[&Value], at: &Path<'
         if seen.contains(&path) {
             errors.invalid(here.child("mountPath"), path, "must be unique");
         }
-        seen.push(path);
-        if devices.iter().any(|it| it.text("name") == name) {
+        seen.insert(path);
+        if device_names.contains(&name) {
             errors.invalid(here.child("name"), name, "must not already exist in volumeDevices");
         }
-        if devices.iter().any(|it| it.text("devicePath") == path) {
+        if device_paths.contains(&path) {
             errors.invalid(here.child("mountPath"), path, "must not already exist as a path in volumeDevices");
         }
         let (sub_path, expression) = (mount.text("subPath"), mount.text("subPathExpr"));
@@ -75,13 +79,20 @@ fn validate_recursive_read_only(mount: &Value, at: Path<'_>, errors: &mut Errors
 }
 
 /// The block devices of a container.
-pub(super) fn validate_devices(container: &Value, volumes: &[&Value], at: &Path<'_>, errors: &mut Errors) {
+pub(super) fn validate_devices(
+    container: &Value,
+    volumes: &BTreeMap<&str, &Value>,
+    at: &Path<'_>,
+    errors: &mut Errors,
+) {
     let mounts = container.list("volumeMounts");
-    let (mut seen_names, mut seen_paths): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let mount_names: Seen<&str> = mounts.iter().map(|it| it.text("name")).collect();
+    let mount_paths: Seen<&str> = mounts.iter().map(|it| it.text("mountPath")).collect();
+    let (mut seen_names, mut seen_paths): (Seen<&str>, Seen<&str>) = (Seen::default(), Seen::default());
     for (index, device) in container.list("volumeDevices").iter().enumerate() {
         let here = at.index(index);
         let (name, path) = (device.text("name"), device.text("devicePath"));
-        let volume = volumes.iter().find(|it| it.text("name") == name);
+        let volume = volumes.get(name);
         if name.is_empty() {
             errors.required(here.child("name"), "");
         }
@@ -105,18 +116,18 @@ pub(super) fn validate_devices(container: &Value, volumes: &[&Value], at: &Path<
         let mut backsteps = Errors::new();
         validate_no_backsteps(path, Path::NIL, &mut backsteps);
         if backsteps.is_empty() {
-            seen_paths.push(path);
+            seen_paths.insert(path);
         } else {
             errors.invalid(here.child("devicePath"), path, "can not contain backsteps ('..')");
         }
-        if mounts.iter().any(|it| it.text("name") == name) {
+        if mount_names.contains(&name) {
             errors.invalid(here.child("name"), name, "must not already exist in volumeMounts");
         }
-        if mounts.iter().any(|it| it.text("mountPath") == path) {
+        if mount_paths.contains(&path) {
             errors.invalid(here.child("devicePath"), path, "must not already exist as a path in volumeMounts");
         }
         if !name.is_empty() {
-            seen_names.push(name);
+            seen_names.insert(name);
         }
     }
 }

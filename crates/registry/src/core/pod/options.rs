@@ -1,4 +1,4 @@
-//! What is allowed in a pod's spec because a gate is on, or because the old spec already had it.
+//! Parts of a pod's spec that are allowed because a gate is on, or because the old spec already had them.
 //!
 //! One question per gate and object: a feature that the old spec uses anywhere is open in the new one.
 //! Follows `GetValidationOptionsFromPodSpecAndMeta`.
@@ -7,9 +7,9 @@ use api::features::Gate;
 use api::json::Value;
 
 use super::{placement, security};
+use crate::core::expression_totals::{self, Group};
 use crate::core::node_selector::{self, Cel};
 use crate::core::resource_names;
-use crate::document::Read;
 use crate::meta;
 use crate::strategy::Context;
 
@@ -19,9 +19,12 @@ pub(crate) struct Options<'a> {
     /// The spec is a pod's, not a template's.
     pub(crate) is_pod: bool,
     pub(crate) context: &'a Context<'a>,
+    /// The spec that is replaced.
+    pub(crate) old: Option<&'a Value>,
     pub(crate) allow_comparison: bool,
     pub(crate) allow_semver: bool,
     pub(crate) allow_toleration_cel: bool,
+    pub(crate) compiles_tolerations: bool,
     pub(crate) cel: Cel<'a>,
     pub(crate) allow_bad_deletion_cost: bool,
     pub(crate) allow_indivisible_huge_pages: bool,
@@ -41,7 +44,7 @@ pub(crate) struct Options<'a> {
 impl<'a> Options<'a> {
     /// For a spec that may replace an old one; `old_metadata` is that of the pod or template.
     pub(crate) fn new(
-        old: Option<&Value>,
+        old: Option<&'a Value>,
         old_metadata: Option<&Value>,
         is_pod: bool,
         context: &'a Context<'a>,
@@ -56,11 +59,13 @@ impl<'a> Options<'a> {
         Options {
             is_pod,
             context,
+            old,
             allow_comparison: features.enabled(Gate::TaintTolerationComparisonOperators)
                 || placement::uses_comparison(spec),
             allow_semver: features.enabled(Gate::TaintTolerationNodeAffinitySemverComparisonOperators)
                 || placement::uses_semver(spec),
             allow_toleration_cel: features.toleration_cel() || placement::uses_toleration_cel(spec),
+            compiles_tolerations: true,
             cel: if affinity_cel { Cel::Compile(context.expressions) } else { Cel::GateOff },
             allow_bad_deletion_cost: old_metadata.is_some_and(|it| super::has_bad_deletion_cost(it.map("annotations"))),
             allow_indivisible_huge_pages: containers().any(|container| {
@@ -93,6 +98,25 @@ impl<'a> Options<'a> {
                     && container.list("resizePolicy").iter().any(|it| it.text("restartPolicy") == "RestartContainer")
             }),
         }
+    }
+
+    /// The same for a spec with these expressions: where there are too many, none is compiled.
+    #[must_use]
+    pub(crate) fn for_expressions(&self, groups: &[Group<'_>]) -> Options<'a> {
+        if !expression_totals::are_many(groups) {
+            return *self;
+        }
+        let is_rejected = expression_totals::are_too_many(groups, &self.old_expressions());
+        let cel = match self.cel {
+            Cel::Compile(_) if is_rejected => Cel::Rejected,
+            cel => cel,
+        };
+        Options { cel, compiles_tolerations: !is_rejected, ..*self }
+    }
+
+    /// The expressions of the spec that is replaced.
+    pub(crate) fn old_expressions(&self) -> Vec<Group<'a>> {
+        self.old.map(Group::of_pod).into_iter().flatten().collect()
     }
 
     /// The rules of required node affinity.

@@ -1,20 +1,24 @@
-//! Where a pod may run: tolerations, affinity, topology spread.
+//! Placement of a pod: tolerations, affinity, topology spread.
 //!
 //! Follows `ValidateTolerations`, `validateAffinity` and `validateTopologySpreadConstraints`; `expression` follows
 //! KEP-5500, the semver operators KEP-5721.
+
+use std::collections::BTreeMap;
 
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 use api::semver::Version;
+use api::well_known::{EFFECT_NO_EXECUTE, EFFECT_NO_SCHEDULE, EFFECT_PREFER_NO_SCHEDULE};
 
 use super::options::Options;
-use crate::core::node_selector;
-use crate::document::Read;
+use crate::core::expression_totals::{self, Group};
+use crate::core::node_selector::{self, Cel};
 use crate::expressions::{self, Place};
 use crate::meta::{self, invalid, validate_label_name};
+use crate::seen::Seen;
 
-const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
+const EFFECTS: &[&str] = &[EFFECT_NO_SCHEDULE, EFFECT_PREFER_NO_SCHEDULE, EFFECT_NO_EXECUTE];
 
 /// The tolerations of a spec.
 pub(crate) fn validate_tolerations(tolerations: &[Value], options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
@@ -34,7 +38,7 @@ fn validate_expression(toleration: &Value, options: &Options<'_>, at: Path<'_>, 
         errors.forbidden(at, "toleration CEL expressions require feature gate TaintTolerationCEL");
     } else if ["key", "value", "operator", "effect"].iter().any(|name| !toleration.text(name).is_empty()) {
         errors.invalid(at, expression, "expression cannot be used with key, value, operator, or effect fields");
-    } else {
+    } else if options.compiles_tolerations {
         expressions::validate(options.context.expressions, Place::Toleration, expression, at, errors);
     }
 }
@@ -49,7 +53,7 @@ fn validate_toleration(toleration: &Value, options: &Options<'_>, at: &Path<'_>,
         let detail = "operator must be Exists when `key` is empty, which means \"match all values and all keys\"";
         errors.invalid(at.child("operator"), operator, detail);
     }
-    if toleration.has("tolerationSeconds") && effect != "NoExecute" {
+    if toleration.has("tolerationSeconds") && effect != EFFECT_NO_EXECUTE {
         let detail = "effect must be 'NoExecute' when `tolerationSeconds` is set";
         errors.invalid(at.child("effect"), effect, detail);
     }
@@ -69,8 +73,10 @@ fn validate_toleration(toleration: &Value, options: &Options<'_>, at: &Path<'_>,
         // Kubernetes names the gated operators among those that are supported.
         "Lt" | "Gt" => errors.not_supported(at.child("operator"), operator, &["Equal", "Exists", "Lt", "Gt"]),
         "SemverLt" | "SemverGt" | "SemverEq" if options.allow_semver => {
-            if let Err(error) = Version::parse_tolerant(value) {
-                errors.invalid(at.child("value"), value, error.to_string());
+            if value.is_empty() {
+                errors.required(at.child("value"), "");
+            } else if let Err(error) = Version::parse_tolerant(value) {
+                errors.invalid(at.child("value"), value, error.as_written(value));
             }
         }
         _ => errors.not_supported(at.child("operator"), operator, &["Equal", "Exists"]),
@@ -110,21 +116,33 @@ pub(crate) fn validate_taint_effect(effect: &str, at: Path<'_>, errors: &mut Err
     }
 }
 
+/// Number and costs of all expressions of a spec.
+pub(crate) fn validate_expressions(groups: &[Group<'_>; 2], options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
+    // Plain specs are most: they do not look at what was there before.
+    if groups.iter().all(|group| group.texts.is_empty()) {
+        return;
+    }
+    let affinity = at.child("affinity");
+    let paths = [at.child("tolerations"), affinity.child("nodeAffinity")];
+    expression_totals::validate(groups, &options.old_expressions(), &paths, options.context.expressions, errors);
+}
+
+/// The expressions of a spec that are open: others are rejected one by one.
+pub(crate) fn open_expressions<'v>(spec: &'v Value, options: &Options<'_>) -> [Group<'v>; 2] {
+    let [mut tolerations, mut affinity] = Group::of_pod(spec);
+    if !options.allow_toleration_cel {
+        tolerations.texts.clear();
+    }
+    if matches!(options.cel, Cel::Never | Cel::GateOff) {
+        affinity.texts.clear();
+    }
+    [tolerations, affinity]
+}
+
 /// The affinity of a spec.
 pub(crate) fn validate_affinity(affinity: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
     if let Some(node) = affinity.optional("nodeAffinity") {
-        let at = at.child("nodeAffinity");
-        if let Some(required) = node.optional("requiredDuringSchedulingIgnoredDuringExecution") {
-            let here = at.child("requiredDuringSchedulingIgnoredDuringExecution");
-            node_selector::validate(required, options.affinity_rules(), &here, errors);
-        }
-        let list = at.child("preferredDuringSchedulingIgnoredDuringExecution");
-        let rules = node_selector::Rules { allow_bad_values: true, ..options.affinity_rules() };
-        for (index, term) in node.list("preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate() {
-            let here = list.index(index);
-            validate_weight(term, &here, errors);
-            node_selector::validate_term(term.field("preference"), rules, &here.child("preference"), errors);
-        }
+        validate_node_affinity(node, options, &at.child("nodeAffinity"), errors);
     }
     for kind in ["podAffinity", "podAntiAffinity"] {
         let Some(affinity) = affinity.optional(kind) else { continue };
@@ -140,6 +158,21 @@ pub(crate) fn validate_affinity(affinity: &Value, options: &Options<'_>, at: &Pa
             let at = here.child("podAffinityTerm");
             validate_pod_affinity_term(term.field("podAffinityTerm"), options, &at, errors);
         }
+    }
+}
+
+/// The node affinity of a spec.
+pub(crate) fn validate_node_affinity(node: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
+    if let Some(required) = node.optional("requiredDuringSchedulingIgnoredDuringExecution") {
+        let here = at.child("requiredDuringSchedulingIgnoredDuringExecution");
+        node_selector::validate(required, options.affinity_rules(), &here, errors);
+    }
+    let list = at.child("preferredDuringSchedulingIgnoredDuringExecution");
+    let rules = node_selector::Rules { allow_bad_values: true, ..options.affinity_rules() };
+    for (index, term) in node.list("preferredDuringSchedulingIgnoredDuringExecution").iter().enumerate() {
+        let here = list.index(index);
+        validate_weight(term, &here, errors);
+        node_selector::validate_term(term.field("preference"), rules, &here.child("preference"), errors);
     }
 }
 
@@ -181,19 +214,21 @@ fn validate_label_keys(term: &Value, at: &Path<'_>, errors: &mut Errors) {
         }
     }
     if let Some(selector) = term.optional("labelSelector") {
-        let mut seen: Vec<&str> = selector.map("matchLabels").keys().collect();
+        let mut seen: Seen<&str> = selector.map("matchLabels").keys().collect();
+        let positions: BTreeMap<&str, usize> =
+            term.texts("matchLabelKeys").enumerate().map(|(index, key)| (key, index)).collect();
         for requirement in selector.list("matchExpressions") {
             let key = requirement.text("key");
-            let position = term.texts("matchLabelKeys").enumerate().filter(|(_, it)| *it == key).last();
-            if let (Some((index, _)), true) = (position, seen.contains(&key)) {
-                errors.invalid(at.index(index), key, "exists in both matchLabelKeys and labelSelector");
+            if let (Some(index), true) = (positions.get(key), seen.contains(&key)) {
+                errors.invalid(at.index(*index), key, "exists in both matchLabelKeys and labelSelector");
             }
-            seen.push(key);
+            seen.insert(key);
         }
     }
     let list = at.child("matchLabelKeys");
+    let mismatched: Seen<&str> = term.texts("mismatchLabelKeys").collect();
     for (index, key) in term.texts("matchLabelKeys").enumerate() {
-        if term.texts("mismatchLabelKeys").any(|it| it == key) {
+        if mismatched.contains(&key) {
             errors.invalid(list.index(index), key, "exists in both matchLabelKeys and mismatchLabelKeys");
         }
     }

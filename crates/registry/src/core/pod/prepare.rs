@@ -1,4 +1,4 @@
-//! What becomes of a pod before it is validated: status, conditions, merged selectors, fields whose gate is off.
+//! Preparation of a pod before validation: status, conditions, merged selectors, gated fields.
 //!
 //! Fields of upstream features that are alpha here are dropped as an API server drops them whose gates are off. Our own
 //! features are not dropped but refused, in validation.
@@ -6,11 +6,12 @@
 use std::cmp::Ordering;
 
 use api::json::{Object, Value};
+use api::well_known::CONDITION_POD_SCHEDULED;
 
 use super::profiles;
 use super::resources::aggregate;
 use crate::core::resource_names::{is_huge_page, is_overcommit_allowed, is_pod_level};
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::strategy::Context;
 
 pub(super) fn create(pod: &mut Value, context: &Context<'_>) {
@@ -21,7 +22,7 @@ pub(super) fn create(pod: &mut Value, context: &Context<'_>) {
         pod.make("status").set(
             "conditions",
             vec![api::json!({
-                "type": "PodScheduled",
+                "type": CONDITION_POD_SCHEDULED,
                 "status": "False",
                 "lastTransitionTime": (context.now),
                 "reason": "SchedulingGated",
@@ -74,7 +75,7 @@ pub(super) fn status(pod: &mut Value, old: &Value, _: &Context<'_>) {
             status.set(name, old_status.field(name).clone());
         }
     }
-    // Conditions that do not say which generation they are about keep what they said.
+    // Conditions without a generation keep the old one.
     let mut used = vec![false; old_status.list("conditions").len()];
     for condition in status.list_mut("conditions") {
         let kind = condition.text("type").to_owned();
@@ -136,7 +137,7 @@ pub(super) fn resize(pod: &mut Value, old: &Value, _: &Context<'_>) {
     count_generation(pod, old);
 }
 
-/// What a change of a status or another part does not touch.
+/// Restores the parts of the metadata that a subresource update must not change.
 pub(crate) fn reset_metadata(object: &mut Value, old: &Value) {
     let old = old.field("metadata");
     let metadata = object.make("metadata");
@@ -255,7 +256,7 @@ fn merge_into_selector(term: &mut Value, labels: &Object) {
     }
 }
 
-/// What a pod that asks for resources as a whole leaves out follows from its containers.
+/// Derives missing pod-level resources from the containers.
 fn default_pod_resources(spec: &mut Value) {
     let resources = spec.field("resources");
     if resources.map("requests").is_empty() && resources.map("limits").is_empty() {
@@ -286,14 +287,14 @@ fn default_pod_resources(spec: &mut Value) {
             continue;
         }
         let Some(sum) = limits.get(name) else { continue };
-        let request = crate::document::as_quantity(request);
+        let request = request.as_quantity();
         let limit = request.filter(|it| it.cmp(sum) == Ordering::Greater).unwrap_or_else(|| sum.clone());
         resources.make("limits").set(name, limit.to_string());
     }
     spec.set("resources", resources);
 }
 
-/// How much a pod is guaranteed.
+/// Quality-of-service class of a pod.
 pub(crate) fn qos_class(spec: &Value) -> &'static str {
     let of_pod = spec.field("resources");
     if !of_pod.map("requests").is_empty() || !of_pod.map("limits").is_empty() {

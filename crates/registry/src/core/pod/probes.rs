@@ -4,10 +4,9 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 
-use crate::document::Read;
 use crate::meta::{invalid, non_negative};
 
-/// Which probe it is; the rules differ a little.
+/// Kind of a probe; the rules differ slightly.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Liveness,
@@ -50,7 +49,7 @@ fn validate_probe(probe: &Value, kind: Kind, grace: Option<i64>, at: &Path<'_>, 
     }
 }
 
-/// What runs after start and before stop.
+/// Validates the hooks after start and before stop.
 pub(super) fn validate_lifecycle(lifecycle: &Value, grace: Option<i64>, at: &Path<'_>, errors: &mut Errors) {
     for name in ["postStart", "preStop"] {
         if let Some(handler) = lifecycle.optional(name) {

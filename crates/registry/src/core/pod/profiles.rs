@@ -1,22 +1,19 @@
 //! Profiles of seccomp and AppArmor that stand in annotations, where they once had no fields.
 //!
-//! Annotations of containers become fields; where both are there, they must say the same.
+//! Annotations of containers become fields; if both exist, they must agree.
 
 use api::field::{Errors, Path};
 use api::json::{Object, Value};
+use api::well_known::{ANNOTATION_APP_ARMOR_PREFIX, ANNOTATION_SECCOMP_CONTAINER_PREFIX, ANNOTATION_SECCOMP_POD};
 
-use crate::document::{Edit, Read, same};
-
-const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
-const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
-const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+use crate::document::same;
 
 fn text<'a>(annotations: &'a Object, key: &str) -> Option<&'a str> {
     annotations.get(key).and_then(Value::as_str)
 }
 
 /// The profile that an annotation names.
-fn profile_of(annotation: &str) -> Option<Value> {
+pub(super) fn profile_of(annotation: &str) -> Option<Value> {
     match annotation {
         "unconfined" => Some(api::json!({"type": "Unconfined"})),
         "runtime/default" => Some(api::json!({"type": "RuntimeDefault"})),
@@ -39,7 +36,7 @@ pub(super) fn copy_annotations(pod: &mut Value) {
     let of_pod = spec.field("securityContext").field("appArmorProfile").clone();
     for kind in ["initContainers", "containers", "ephemeralContainers"] {
         for container in spec.list_mut(kind) {
-            let key = format!("{APP_ARMOR}{}", container.text("name"));
+            let key = format!("{ANNOTATION_APP_ARMOR_PREFIX}{}", container.text("name"));
             if container.field("securityContext").has("appArmorProfile") {
                 continue;
             }
@@ -52,7 +49,7 @@ pub(super) fn copy_annotations(pod: &mut Value) {
     }
 }
 
-/// Whether users are told that an annotation of a new pod is deprecated.
+/// Returns the warnings about deprecated annotations of a new pod.
 pub(super) fn warnings(pod: &Value) -> Vec<String> {
     let annotations = pod.field("metadata").map("annotations");
     let spec = pod.field("spec");
@@ -62,10 +59,10 @@ pub(super) fn warnings(pod: &Value) -> Vec<String> {
     let of_pod = spec.field("securityContext").field("appArmorProfile");
     let mut warnings = Vec::new();
     for (_, _, container) in super::containers(spec) {
-        let key = format!("{APP_ARMOR}{}", container.text("name"));
+        let key = format!("{ANNOTATION_APP_ARMOR_PREFIX}{}", container.text("name"));
         let Some(annotation) = text(annotations, &key) else { continue };
         let profile = profile_of(annotation);
-        // By now the field of a container whose annotation was copied says the same.
+        // At this point the field of a container with a copied annotation agrees with it.
         let field = container.field("securityContext").field("appArmorProfile");
         let is_copied = profile.as_ref().is_some_and(|it| same(it, field) && !same(it, of_pod));
         if profile.is_none() || is_copied {
@@ -77,19 +74,19 @@ pub(super) fn warnings(pod: &Value) -> Vec<String> {
     warnings
 }
 
-/// Annotations and fields of a new pod or of a template say the same.
+/// Validates that annotations and fields of a new pod or a template agree.
 pub(super) fn validate(metadata: &Value, spec: &Value, at: &Path<'_>, errors: &mut Errors) {
     let annotations = metadata.map("annotations");
     if annotations.is_empty() {
         return;
     }
     let of_pod = spec.field("securityContext").field("seccompProfile");
-    if let Some(annotation) = text(annotations, SECCOMP_POD) {
+    if let Some(annotation) = text(annotations, ANNOTATION_SECCOMP_POD) {
         let here = at.child("securityContext");
         validate_same("seccomp", annotation, of_pod, &here.child("seccompProfile"), errors);
     }
     for (list, index, container) in super::containers(spec) {
-        let key = format!("{SECCOMP_CONTAINER}{}", container.text("name"));
+        let key = format!("{ANNOTATION_SECCOMP_CONTAINER_PREFIX}{}", container.text("name"));
         if let Some(annotation) = text(annotations, &key) {
             let list = at.child(list);
             let here = list.index(index);
@@ -103,7 +100,7 @@ pub(super) fn validate(metadata: &Value, spec: &Value, at: &Path<'_>, errors: &m
     }
     let of_pod = spec.field("securityContext").field("appArmorProfile");
     for (list, index, container) in super::containers(spec) {
-        let key = format!("{APP_ARMOR}{}", container.text("name"));
+        let key = format!("{ANNOTATION_APP_ARMOR_PREFIX}{}", container.text("name"));
         if let Some(annotation) = text(annotations, &key) {
             let list = at.child(list);
             let here = list.index(index);

@@ -9,7 +9,6 @@ use crate::certificates::{
     EXPIRATION_SECONDS_MAX, KUBERNETES_EXPIRATION_SECONDS_MAX, is_kubernetes_signer, validate_signer,
     validate_user_annotations, wrong_name,
 };
-use crate::document::Read;
 use crate::meta;
 use crate::render;
 

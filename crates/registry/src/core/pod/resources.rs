@@ -1,7 +1,7 @@
 //! Requests and limits of containers and pods.
 
 use std::cmp::Ordering;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::Quantity;
 use api::field::{Error, ErrorType, Errors, Path};
@@ -10,15 +10,15 @@ use api::names;
 
 use super::options::Options;
 use crate::core::resource_names::{self as resources, amounts, is_huge_page, is_overcommit_allowed};
-use crate::document::Read;
 use crate::meta::invalid;
+use crate::seen::Seen;
 
 type NameCheck = fn(&str, Path<'_>, &mut Errors);
 
 /// The resources of a container; `claim_names` are those of the pod.
 pub(crate) fn validate_container(
     requirements: &Value,
-    claim_names: &[&str],
+    claim_names: &BTreeSet<&str>,
     options: &Options<'_>,
     at: &Path<'_>,
     errors: &mut Errors,
@@ -29,7 +29,7 @@ pub(crate) fn validate_container(
 fn validate(
     requirements: &Value,
     check_name: NameCheck,
-    claim_names: &[&str],
+    claim_names: &BTreeSet<&str>,
     options: &Options<'_>,
     at: &Path<'_>,
     errors: &mut Errors,
@@ -78,8 +78,10 @@ fn validate(
     validate_claims(requirements.list("claims"), claim_names, &at.child("claims"), errors);
 }
 
-fn validate_claims(claims: &[Value], claim_names: &[&str], at: &Path<'_>, errors: &mut Errors) {
-    let mut seen: Vec<String> = Vec::new();
+fn validate_claims(claims: &[Value], claim_names: &BTreeSet<&str>, at: &Path<'_>, errors: &mut Errors) {
+    let mut seen = Seen::default();
+    // How many requests of a claim were named.
+    let mut requests: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, claim) in claims.iter().enumerate() {
         let here = at.index(index);
         let (name, request) = (claim.text("name"), claim.text("request"));
@@ -87,50 +89,50 @@ fn validate_claims(claims: &[Value], claim_names: &[&str], at: &Path<'_>, errors
             errors.required(here, "");
             continue;
         }
-        if seen.iter().any(|it| it == name) {
+        if seen.contains(&(name, "")) {
             errors.duplicate(here, name);
         } else {
-            let mut key = name.to_owned();
             if !request.is_empty() {
                 invalid(names::dns1123_label(request), request, here.child("request"), errors);
-                key = format!("{name}/{request}");
             }
-            if seen.contains(&key) {
-                errors.duplicate(here, key.as_str());
+            let count = requests.entry(name).or_default();
+            if !seen.insert((name, request)) {
+                errors.duplicate(here, format!("{name}/{request}"));
             } else if request.is_empty() {
-                for _ in seen.iter().filter(|it| it.split_once('/').is_some_and(|(claim, _)| claim == name)) {
+                for _ in 0..*count {
+                    if errors.is_full() {
+                        break;
+                    }
                     errors.duplicate(here, name);
                 }
             }
-            seen.push(key);
+            *count = count.saturating_add(usize::from(!request.is_empty()));
         }
-        if !claim_names.contains(&name) {
+        if !claim_names.contains(name) && !errors.is_full() {
             let mut detail = "must be one of the names in pod.spec.resourceClaims".to_owned();
             if claim_names.is_empty() {
                 detail.push_str(" which is empty");
             } else {
-                let mut sorted = claim_names.to_vec();
-                sorted.sort_unstable();
-                sorted.dedup();
-                detail = format!("{detail}: {}", sorted.join(", "));
+                let names: Vec<&str> = claim_names.iter().copied().collect();
+                detail = format!("{detail}: {}", names.join(", "));
             }
             errors.push(Error::new(ErrorType::NotFound, &here, name, detail));
         }
     }
 }
 
-/// What the runtime of a pod takes for itself.
+/// Validates the overhead of a pod's runtime.
 pub(super) fn validate_overhead(spec: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
     if let Some(overhead) = spec.optional("overhead") {
         let requirements = api::json!({"limits": (overhead.clone())});
-        validate_container(&requirements, &[], options, at, errors);
+        validate_container(&requirements, &BTreeSet::new(), options, at, errors);
     }
 }
 
 /// The resources of a pod as a whole.
 pub(super) fn validate_pod(
     spec: &Value,
-    claim_names: &[&str],
+    claim_names: &BTreeSet<&str>,
     options: &Options<'_>,
     at: &Path<'_>,
     errors: &mut Errors,
@@ -177,8 +179,8 @@ pub(super) fn validate_pod(
     }
 }
 
-/// What the containers of a pod ask for together: the sum of those that run beside each other, or the most that
-/// starting takes.
+/// Returns the total resources of a pod's containers: the sum of concurrent ones, or the maximum during
+/// startup.
 pub(super) fn aggregate(spec: &Value, kind: &str) -> BTreeMap<String, Quantity> {
     let mut sum: BTreeMap<String, Quantity> = BTreeMap::new();
     let add = |sum: &mut BTreeMap<String, Quantity>, name: &str, amount: &Quantity| match sum.get_mut(name) {
@@ -231,6 +233,6 @@ fn raise(most: &mut BTreeMap<String, Quantity>, other: &BTreeMap<String, Quantit
 }
 
 /// The names of a pod's claims.
-pub(super) fn claim_names(spec: &Value) -> Vec<&str> {
+pub(super) fn claim_names(spec: &Value) -> BTreeSet<&str> {
     spec.list("resourceClaims").iter().map(|claim| claim.text("name")).filter(|name| !name.is_empty()).collect()
 }

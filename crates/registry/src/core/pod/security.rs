@@ -3,12 +3,13 @@
 use api::field::{Errors, Path};
 use api::json::{Object, Value};
 use api::names;
+use api::well_known::{ANNOTATION_APP_ARMOR_PREFIX, ANNOTATION_SECCOMP_CONTAINER_PREFIX, ANNOTATION_SECCOMP_POD};
 
 use super::options::Options;
 use super::volumes::validate_descending_path;
-use crate::document::Read;
 use crate::meta::invalid;
 use crate::render;
+use crate::seen::Seen;
 
 const SECCOMP_TYPES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
 
@@ -102,7 +103,7 @@ pub(super) fn validate_id(id: i64, at: Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_sysctls(sysctls: &[Value], spec: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, sysctl) in sysctls.iter().enumerate() {
         let name = sysctl.text("name");
         let here = at.index(index);
@@ -119,7 +120,7 @@ fn validate_sysctls(sysctls: &[Value], spec: &Value, options: &Options<'_>, at: 
         {
             errors.invalid(here.child("name"), name, detail);
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 
@@ -134,7 +135,7 @@ fn is_sysctl_name(name: &str) -> bool {
     name.len() <= 253 && name.split(['.', '/']).all(is_segment)
 }
 
-/// Why a host that shares a namespace does not allow a sysctl of it.
+/// Returns the reason why a shared host namespace forbids a sysctl.
 fn forbids_sysctl(name: &str, spec: &Value) -> Option<&'static str> {
     let name = name.replace('/', ".");
     let is_net = name.starts_with("net.");
@@ -298,7 +299,7 @@ pub(super) fn validate_host_process(spec: &Value, at: &Path<'_>, errors: &mut Er
     }
 }
 
-/// What the operating system of the pod excludes.
+/// Rejects fields that the pod's operating system does not support.
 pub(super) fn validate_os(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
     let Some(os) = spec.optional("os") else { return };
     match os.text("name") {
@@ -380,17 +381,18 @@ pub(super) fn validate_annotations(annotations: &Object, spec: &Value, at: &Path
             None => errors.invalid(at.child(key), profile, "must be a valid seccomp profile"),
         }
     };
-    if let Some(profile) = text("seccomp.security.alpha.kubernetes.io/pod") {
-        validate_profile(profile, "seccomp.security.alpha.kubernetes.io/pod", errors);
+    if let Some(profile) = text(ANNOTATION_SECCOMP_POD) {
+        validate_profile(profile, ANNOTATION_SECCOMP_POD, errors);
     }
     for (key, profile) in annotations.iter() {
-        if key.starts_with("container.seccomp.security.alpha.kubernetes.io/") {
+        if key.starts_with(ANNOTATION_SECCOMP_CONTAINER_PREFIX) {
             validate_profile(profile.as_str().unwrap_or_default(), key, errors);
         }
     }
+    let containers: Seen<&str> = super::containers(spec).map(|(_, _, container)| container.text("name")).collect();
     for (key, profile) in annotations.iter() {
-        let Some(name) = key.strip_prefix("container.apparmor.security.beta.kubernetes.io/") else { continue };
-        if !super::containers(spec).any(|(_, _, container)| container.text("name") == name) {
+        let Some(name) = key.strip_prefix(ANNOTATION_APP_ARMOR_PREFIX) else { continue };
+        if !containers.contains(&name) {
             errors.invalid(at.key(key), name, "container not found");
         }
         let profile = profile.as_str().unwrap_or_default();

@@ -5,20 +5,21 @@
 use api::field::{Errors, Path};
 use api::json::{Object, Value};
 use api::names;
+use api::well_known::{ANNOTATION_CONFIG_MIRROR, ANNOTATION_POD_DELETION_COST};
 
 use super::containers::{self, Pod};
 use super::options::Options;
 use super::placement;
 use super::{resources, security, volumes};
 use crate::core::addresses;
-use crate::document::Read;
 use crate::meta::{self, invalid, validate_labels};
 use crate::render;
+use crate::seen::Seen;
 
-const MIRROR: &str = "kubernetes.io/config.mirror";
-
-/// Everything in a spec; `metadata` is that of the pod or template.
+/// Validates a spec; `metadata` is that of the pod or template.
 pub(crate) fn validate(spec: &Value, metadata: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
+    let expressions = placement::open_expressions(spec, options);
+    let options = &options.for_expressions(&expressions);
     if !spec.has("terminationGracePeriodSeconds") {
         errors.required(at.child("terminationGracePeriodSeconds"), "");
     }
@@ -55,6 +56,7 @@ pub(crate) fn validate(spec: &Value, metadata: &Value, options: &Options<'_>, at
     validate_names(spec, at, errors);
     let tolerations = at.child("tolerations");
     placement::validate_tolerations(spec.list("tolerations"), options, &tolerations, errors);
+    placement::validate_expressions(&expressions, options, at, errors);
     validate_host_aliases(spec, &at.child("hostAliases"), errors);
     named(spec.text("priorityClassName"), names::dns1123_subdomain, at.child("priorityClassName"), errors);
     if let Some(class) = spec.optional_text("runtimeClassName") {
@@ -111,9 +113,9 @@ fn validate_names(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_claims(spec: &Value, metadata: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, claim) in spec.list("resourceClaims").iter().enumerate() {
-        if metadata.map("annotations").contains_key(MIRROR) {
+        if metadata.map("annotations").contains_key(ANNOTATION_CONFIG_MIRROR) {
             errors.forbidden(Path::new(""), "static pods do not support resource claims");
             continue;
         }
@@ -125,7 +127,7 @@ fn validate_claims(spec: &Value, metadata: &Value, at: &Path<'_>, errors: &mut E
             errors.duplicate(here.child("name"), name);
         } else {
             invalid(names::dns1123_label(name), name, here.child("name"), errors);
-            seen.push(name);
+            seen.insert(name);
         }
         let (own, template) =
             (claim.optional_text("resourceClaimName"), claim.optional_text("resourceClaimTemplateName"));
@@ -224,14 +226,14 @@ fn underscored_subdomain(name: &str) -> Vec<String> {
 }
 
 fn validate_scheduling_gates(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen = Seen::default();
     for (index, gate) in spec.list("schedulingGates").iter().enumerate() {
         let name = gate.text("name");
         invalid(names::qualified_name(name), name, at.index(index), errors);
         if seen.contains(&name) {
             errors.duplicate(at.index(index), name);
         }
-        seen.push(name);
+        seen.insert(name);
     }
 }
 
@@ -301,11 +303,11 @@ pub(crate) fn validate_annotations(
     errors: &mut Errors,
 ) {
     let text = |key: &str| annotations.get(key).and_then(Value::as_str);
-    if let Some(value) = text(MIRROR)
+    if let Some(value) = text(ANNOTATION_CONFIG_MIRROR)
         && spec.text("nodeName").is_empty()
     {
         let detail = "must set spec.nodeName if mirror pod annotation is set";
-        errors.invalid(at.key(MIRROR), value, detail);
+        errors.invalid(at.key(ANNOTATION_CONFIG_MIRROR), value, detail);
     }
     if let Some(tolerations) = text("scheduler.alpha.kubernetes.io/tolerations").filter(|it| !it.is_empty()) {
         let key = "scheduler.alpha.kubernetes.io/tolerations";
@@ -318,7 +320,7 @@ pub(crate) fn validate_annotations(
         }
     }
     if !options.allow_bad_deletion_cost && super::has_bad_deletion_cost(annotations) {
-        let key = super::DELETION_COST;
+        let key = ANNOTATION_POD_DELETION_COST;
         errors.invalid(at.key(key), text(key).unwrap_or_default(), "must be a 32bit integer");
     }
     security::validate_annotations(annotations, spec, at, errors);

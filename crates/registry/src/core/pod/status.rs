@@ -1,16 +1,19 @@
-//! What a change of a pod's status may say.
+//! Validation of changes to a pod's status.
 //!
 //! Follows `ValidatePodStatusUpdate`.
+
+use std::collections::BTreeMap;
 
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
+use api::well_known::CONDITION_POD_SCHEDULED;
 
 use super::update;
 use crate::core::addresses;
-use crate::document::Read;
 use crate::meta::{self, invalid};
 use crate::render;
+use crate::seen::Seen;
 use crate::strategy::Context;
 
 const CORE: &str = "k8s.io/api/core/v1";
@@ -37,6 +40,8 @@ pub(super) fn validate(pod: &Value, old: &Value, context: &Context<'_>, errors: 
         validate_transitions(status, old_status, kind, list, old.field("spec"), &at.child(kind), errors);
     }
     validate_claims(status, pod.field("spec"), &at.child("resourceClaimStatuses"), errors);
+    let extended = status.field("extendedResourceClaimStatus");
+    validate_extended_claim(extended, pod.field("spec"), &at.child("extendedResourceClaimStatus"), errors);
     validate_addresses(status, old_status, "podIPs", "podIP", &at.child("podIPs"), errors);
     validate_addresses(status, old_status, "hostIPs", "hostIP", &at.child("hostIPs"), errors);
 }
@@ -49,7 +54,7 @@ fn validate_conditions(status: &Value, at: &Path<'_>, errors: &mut Errors) {
             errors.invalid(here.child("observedGeneration"), generation, "must be a non-negative integer");
         }
         let kind = condition.text("type");
-        if !matches!(kind, "PodScheduled" | "Ready" | "Initialized") {
+        if !matches!(kind, CONDITION_POD_SCHEDULED | "Ready" | "Initialized") {
             invalid(names::qualified_name(kind), kind, here.child("Type"), errors);
         }
     }
@@ -125,21 +130,66 @@ fn restarts(container: &Value, spec: &Value, exit_code: i64) -> bool {
 }
 
 fn validate_claims(status: &Value, spec: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let mut seen: Vec<&str> = Vec::new();
+    let claims: Seen<&str> = spec.list("resourceClaims").iter().map(|it| it.text("name")).collect();
+    let mut seen = Seen::default();
     for (index, claim) in status.list("resourceClaimStatuses").iter().enumerate() {
         let here = at.index(index);
         let name = claim.text("name");
-        if !spec.list("resourceClaims").iter().any(|it| it.text("name") == name) {
+        if !claims.contains(&name) {
             let detail = "must match the name of an entry in `spec.resourceClaims`";
             errors.invalid(here.child("name"), name, detail);
         }
         if seen.contains(&name) {
             errors.duplicate(here.child("name"), name);
         }
-        seen.push(name);
+        seen.insert(name);
         if let Some(name) = claim.optional_text("resourceClaimName") {
             invalid(names::dns1123_subdomain(name), name, here.child("resourceClaimName"), errors);
         }
+    }
+}
+
+/// The claim for extended resources. Kubernetes reports the name of a request without its index.
+fn validate_extended_claim(status: &Value, spec: &Value, at: &Path<'_>, errors: &mut Errors) {
+    if status.is_null() {
+        return;
+    }
+    let mappings = at.child("requestMappings");
+    if status.list("requestMappings").is_empty() {
+        errors.required(mappings, "at least one request mapping is required");
+    }
+    let containers = || spec.list("initContainers").iter().chain(spec.list("containers"));
+    let containers: BTreeMap<&str, &Value> = containers().map(|it| (it.text("name"), it)).collect();
+    let mut seen = Seen::default();
+    for (index, mapping) in status.list("requestMappings").iter().enumerate() {
+        let here = mappings.index(index);
+        let fields = ["containerName", "resourceName", "requestName"].map(|field| (field, mapping.text(field)));
+        let [(_, container), (_, resource), (_, request)] = fields;
+        match containers.get(container) {
+            Some(found) if found.field("resources").field("requests").get(resource).is_none() => {
+                let detail = "must match the extended resource name of an entry in \
+                    spec.initContainers.resources.requests or spec.containers.resources.requests";
+                errors.invalid(here.child("resourceName"), resource, detail);
+            }
+            Some(_) => {}
+            None => {
+                let detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+                errors.invalid(here.child("containerName"), container, detail);
+            }
+        }
+        invalid(names::dns1123_label(request), request, at.child("requestName"), errors);
+        if seen.contains(&(container, resource, request)) {
+            for (field, value) in fields {
+                errors.duplicate(here.child(field), value);
+            }
+        }
+        seen.insert((container, resource, request));
+    }
+    let name = status.text("resourceClaimName");
+    if name.is_empty() {
+        errors.required(at.child("resourceClaimName"), "");
+    } else {
+        invalid(names::dns1123_subdomain(name), name, at.child("resourceClaimName"), errors);
     }
 }
 

@@ -1,23 +1,23 @@
-//! What an update of a pod may change.
+//! Permitted updates of a pod.
 //!
 //! Follows `ValidatePodUpdate` and its siblings. A toleration's `expression` is part of its identity, and while a pod has
 //! scheduling gates its required terms may gain `matchCELExpressions`.
 
 use api::field::{Errors, Path};
-use api::json::Value;
+use api::json::{Lookup, Value};
+use api::well_known::{ANNOTATION_APP_ARMOR_PREFIX, ANNOTATION_CONFIG_MIRROR};
 
 use super::options::Options;
 use super::{placement, prepare, spec, validate_metadata_and_spec};
-use crate::document::{Edit, Read, same};
+use crate::document::same;
 use crate::meta;
 use crate::render;
+use crate::seen::Seen;
 use crate::strategy::Context;
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
-const MIRROR: &str = "kubernetes.io/config.mirror";
-const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-pub(super) fn options<'a>(old: &Value, context: &'a Context<'a>) -> Options<'a> {
+pub(super) fn options<'a>(old: &'a Value, context: &'a Context<'a>) -> Options<'a> {
     Options::new(Some(old.field("spec")), Some(old.field("metadata")), true, context)
 }
 
@@ -54,7 +54,7 @@ pub(super) fn validate(pod: &Value, old: &Value, context: &Context<'_>, errors: 
     }
 }
 
-/// Whether validation goes on.
+/// Returns whether validation continues.
 fn validate_deadline(new: &Value, old: &Value, at: Path<'_>, errors: &mut Errors) -> bool {
     let (new, old) = (new.optional_int("activeDeadlineSeconds"), old.optional_int("activeDeadlineSeconds"));
     match (new, old) {
@@ -76,31 +76,43 @@ fn validate_deadline(new: &Value, old: &Value, at: Path<'_>, errors: &mut Errors
 
 /// Tolerations may be added, and their seconds changed; those with an expression may also go.
 fn validate_tolerations(new: &Value, old: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
-    const NAMES: &[&str] = &["key", "operator", "value", "effect", "expression"];
-    let is_same = |left: &Value, right: &Value| NAMES.iter().all(|name| left.text(name) == right.text(name));
-    for toleration in old.list("tolerations") {
-        let is_kept = new.list("tolerations").iter().any(|it| is_same(it, toleration));
-        if !is_kept && toleration.text("expression").is_empty() {
-            errors.forbidden(*at, "existing toleration can not be modified except its tolerationSeconds");
-            return;
-        }
+    if validate_kept_tolerations(new, old, at, errors) {
+        let options = options.for_expressions(&placement::open_expressions(new, options));
+        placement::validate_tolerations(new.list("tolerations"), &options, at, errors);
     }
+}
+
+/// Rejects changes of tolerations, except additions, other seconds, and the removal of expressions; returns whether there are
+/// none.
+pub(crate) fn validate_kept_tolerations(new: &Value, old: &Value, at: &Path<'_>, errors: &mut Errors) -> bool {
+    let (new_list, old_list) = (new.list("tolerations"), old.list("tolerations"));
+    if new_list == old_list {
+        return true;
+    }
+    let new_known: Seen<_> = new_list.iter().map(identity).collect();
+    let old_known: Seen<_> = old_list.iter().map(identity).collect();
+    let has_expression = |it: &&Value| !it.text("expression").is_empty();
+    let is_modified = old_list.iter().any(|it| !has_expression(&it) && !new_known.contains(&identity(it)));
     // An expression that takes the place of another is a change of its text.
-    let missing = |from: &Value, of: &Value| {
-        let list = from.list("tolerations").iter().filter(|it| !it.text("expression").is_empty());
-        list.filter(|it| !of.list("tolerations").iter().any(|other| is_same(it, other))).count()
-    };
-    if missing(old, new) > 0 && missing(new, old) > 0 {
+    let is_dropped = old_list.iter().filter(has_expression).any(|it| !new_known.contains(&identity(it)));
+    let is_added = new_list.iter().filter(has_expression).any(|it| !old_known.contains(&identity(it)));
+    if is_modified || is_dropped && is_added {
         errors.forbidden(*at, "existing toleration can not be modified except its tolerationSeconds");
-        return;
+        return false;
     }
-    placement::validate_tolerations(new.list("tolerations"), options, at, errors);
+    true
+}
+
+/// The fields that identify a toleration, as in [`matching::tolerations::is_same`].
+fn identity(toleration: &Value) -> [&str; 5] {
+    ["key", "effect", "operator", "value", "expression"].map(|name| toleration.text(name))
 }
 
 fn validate_gates(new: &Value, old: &Value, at: &Path<'_>, errors: &mut Errors) {
+    let known: Seen<&str> = old.list("schedulingGates").iter().map(|it| it.text("name")).collect();
     for (index, gate) in new.list("schedulingGates").iter().enumerate() {
         let name = gate.text("name");
-        if !old.list("schedulingGates").iter().any(|it| it.text("name") == name) {
+        if !known.contains(&name) {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
             errors.forbidden(at.index(index).child("name"), detail);
         }
@@ -125,8 +137,8 @@ fn mask(new: &Value, old: &Value, at: &Path<'_>, errors: &mut Errors) -> Value {
     if old.list("schedulingGates").is_empty() {
         return masked;
     }
-    let is_narrowed =
-        old.map("nodeSelector").iter().all(|(key, value)| new.map("nodeSelector").get(key) == Some(value));
+    let selected = Lookup::new(new.map("nodeSelector"));
+    let is_narrowed = old.map("nodeSelector").iter().all(|(key, value)| selected.get(key) == Some(value));
     if !is_narrowed {
         let detail = "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
         let shown = match new.field("nodeSelector") {
@@ -150,6 +162,18 @@ fn mask(new: &Value, old: &Value, at: &Path<'_>, errors: &mut Errors) -> Value {
         }
     }
     masked
+}
+
+/// Rejects a change of node affinity, except that required terms of a gated pod may be narrowed.
+pub(crate) fn validate_affinity_change(new: &Value, old: &Value, is_gated: bool, at: &Path<'_>, errors: &mut Errors) {
+    if same(new, old) {
+        return;
+    }
+    if is_gated {
+        validate_node_affinity(new, old, at, errors);
+    } else {
+        errors.forbidden(*at, UPDATABLE);
+    }
 }
 
 /// While a pod is gated its required terms may be narrowed.
@@ -194,18 +218,18 @@ pub(super) fn validate_annotations(pod: &Value, old: &Value, options: &Options<'
     let at = Path::new("metadata.annotations");
     let (new, old) = (pod.field("metadata").map("annotations"), old.field("metadata").map("annotations"));
     for (key, _) in old.iter().filter(|(key, value)| new.get(key) != Some(*value)) {
-        if key.starts_with(APP_ARMOR) {
+        if key.starts_with(ANNOTATION_APP_ARMOR_PREFIX) {
             errors.forbidden(at.key(key), "may not remove or update AppArmor annotations");
         }
-        if key == MIRROR {
+        if key == ANNOTATION_CONFIG_MIRROR {
             errors.forbidden(at.key(key), "may not remove or update mirror pod annotation");
         }
     }
     for key in new.keys().filter(|key| !old.contains_key(key)) {
-        if key.starts_with(APP_ARMOR) {
+        if key.starts_with(ANNOTATION_APP_ARMOR_PREFIX) {
             errors.forbidden(at.key(key), "may not add AppArmor annotations");
         }
-        if key == MIRROR {
+        if key == ANNOTATION_CONFIG_MIRROR {
             errors.forbidden(at.key(key), "may not add mirror pod annotation");
         }
     }
@@ -215,7 +239,7 @@ pub(super) fn validate_annotations(pod: &Value, old: &Value, options: &Options<'
 /// Ephemeral containers are only added.
 pub(super) fn validate_ephemeral(pod: &Value, old: &Value, context: &Context<'_>, errors: &mut Errors) {
     let options = options(old, context);
-    if old.field("metadata").map("annotations").contains_key(MIRROR) {
+    if old.field("metadata").map("annotations").contains_key(ANNOTATION_CONFIG_MIRROR) {
         *errors = Errors::new();
         errors.forbidden(Path::new(""), "static pods do not support ephemeral containers");
         return;
@@ -242,7 +266,7 @@ pub(super) fn validate_ephemeral(pod: &Value, old: &Value, context: &Context<'_>
 pub(super) fn validate_resize(pod: &Value, old: &Value, context: &Context<'_>, errors: &mut Errors) {
     let options = options(old, context);
     let (new_spec, old_spec, at) = (pod.field("spec"), old.field("spec"), Path::new("spec"));
-    let refusal = if old.field("metadata").map("annotations").contains_key(MIRROR) {
+    let refusal = if old.field("metadata").map("annotations").contains_key(ANNOTATION_CONFIG_MIRROR) {
         Some("static pods cannot be resized")
     } else if old_spec.field("os").text("name") == "windows" {
         Some("windows pods cannot be resized")
@@ -352,7 +376,7 @@ fn mask_resources(new: &Value, old: &Value, at: &Path<'_>, errors: &mut Errors) 
     masked
 }
 
-/// What was asked for cannot be taken back.
+/// Requested resources cannot be removed.
 fn validate_removed(new: &Value, old: &Value, at: &Path<'_>, errors: &mut Errors) {
     for part in ["requests", "limits"] {
         let (new, old) = (new.field("resources").map(part), old.field("resources").map(part));

@@ -3,6 +3,8 @@
 //! Follows `ValidateVolumes` and `validateVolumeSource`; sources that PersistentVolumes have too are in
 //! [`volume_sources`](crate::core::volume_sources).
 
+use std::collections::BTreeMap;
+
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
@@ -10,10 +12,10 @@ use api::names;
 use super::options::Options;
 use super::{env, projections};
 use crate::core::{volume_claim, volume_sources};
-use crate::document::Read;
 use crate::meta::invalid;
+use crate::seen::Seen;
 
-/// Kinds of sources in the order in which they are looked at: field, path of what is wrong inside, path if there are
+/// Kinds of sources in the order in which they are validated: field, path of errors inside, path if there are
 /// several.
 const SOURCES: &[(&str, &str, &str)] = &[
     ("emptyDir", "emptyDir", "emptyDir"),
@@ -50,19 +52,17 @@ const SOURCES: &[(&str, &str, &str)] = &[
 
 const BAD_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
 
-/// Validates the volumes and gives back those that containers may refer to.
+/// Validates the volumes and gives back those that containers may refer to, by name.
 pub(super) fn validate<'a>(
     volumes: &'a [Value],
     pod_name: &str,
     options: &Options<'_>,
     at: &Path<'_>,
     errors: &mut Errors,
-) -> Vec<&'a Value> {
-    let created = |name: &str| {
-        let mut ephemeral = volumes.iter().filter(|it| it.has("ephemeral"));
-        !pod_name.is_empty() && ephemeral.any(|it| format!("{pod_name}-{}", it.text("name")) == name)
-    };
-    let mut valid: Vec<&Value> = Vec::new();
+) -> BTreeMap<&'a str, &'a Value> {
+    let ephemeral = volumes.iter().filter(|it| it.has("ephemeral") && !pod_name.is_empty());
+    let created: Seen<String> = ephemeral.map(|it| format!("{pod_name}-{}", it.text("name"))).collect();
+    let mut valid: BTreeMap<&str, &Value> = BTreeMap::new();
     for (index, volume) in volumes.iter().enumerate() {
         let here = at.index(index);
         let before = errors.len();
@@ -73,15 +73,15 @@ pub(super) fn validate<'a>(
         } else {
             invalid(names::dns1123_label(name), name, here.child("name"), errors);
         }
-        if valid.iter().any(|it| it.text("name") == name) {
+        if valid.contains_key(name) {
             errors.duplicate(here.child("name"), name);
         }
         if errors.len() == before {
-            valid.push(volume);
+            valid.insert(name, volume);
         }
         if let Some(claim) = volume.optional("persistentVolumeClaim") {
             let name = claim.text("claimName");
-            if created(name) {
+            if created.contains(&name.to_owned()) {
                 let detail = "must not reference a PVC that gets created for an ephemeral volume";
                 errors.invalid(here.child("persistentVolumeClaim").child("claimName"), name, detail);
             }
@@ -227,7 +227,7 @@ pub(super) fn validate_downward_file(file: &Value, at: &Path<'_>, errors: &mut E
     validate_mode(file, "mode", at, errors);
 }
 
-/// A path below the volume, which does not start with the two dots that volumes use themselves.
+/// Validates a path relative to a volume; it must not start with `..`, the prefix of files that kubelets create in volumes.
 pub(super) fn validate_own_path(path: &str, at: Path<'_>, errors: &mut Errors) {
     validate_descending_path(path, at, errors);
     if path.starts_with("..") && !path.starts_with("../") {

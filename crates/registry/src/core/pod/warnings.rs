@@ -1,14 +1,25 @@
-//! What users are warned about: accepted, but most likely not meant.
+//! Warnings about accepted but probably unintended values.
 //!
 //! Follows `pkg/api/pod/warnings.go`.
+
+mod overlaps;
+
+use std::collections::BTreeMap;
 
 use api::field::Path;
 use api::go_text::quote;
 use api::json::Value;
 use api::names;
+use api::well_known::{
+    ANNOTATION_APP_ARMOR_PREFIX, ANNOTATION_SECCOMP_CONTAINER_PREFIX, ANNOTATION_SECCOMP_POD, LABEL_INSTANCE_TYPE,
+    LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE,
+};
 
+use self::overlaps::{Paths, Ports};
+use super::profiles;
 use crate::core::addresses;
-use crate::document::Read;
+use crate::document::same;
+use crate::seen::Seen;
 use crate::strategy::Context;
 
 pub(super) fn pod(pod: &Value, old: Option<&Value>, _: &Context<'_>) -> Vec<String> {
@@ -41,7 +52,8 @@ pub(crate) fn template(template: &Value, at: &Path<'_>) -> Vec<String> {
     for name in ["memory", "ephemeral-storage"] {
         warn_fraction(spec.field("overhead"), name, &overhead, &mut warnings);
     }
-    warn_containers(spec, &spec_at, &mut warnings);
+    warn_seccomp(metadata, spec, at, &mut warnings);
+    warn_containers(template, at, &mut warnings);
     warn_ports(spec, &spec_at, &mut warnings);
     if spec.optional_int("terminationGracePeriodSeconds").is_some_and(|it| it < 0) {
         warnings.push(format!(
@@ -62,12 +74,12 @@ pub(crate) fn template(template: &Value, at: &Path<'_>) -> Vec<String> {
     warnings
 }
 
-/// Why the label of a node should no longer be used.
+/// Returns the deprecation warning of a node label.
 pub(crate) fn deprecated_label(key: &str) -> Option<String> {
     let replacement = match key {
-        "failure-domain.beta.kubernetes.io/zone" => "topology.kubernetes.io/zone",
-        "failure-domain.beta.kubernetes.io/region" => "topology.kubernetes.io/region",
-        "beta.kubernetes.io/instance-type" => "node.kubernetes.io/instance-type",
+        "failure-domain.beta.kubernetes.io/zone" => LABEL_TOPOLOGY_ZONE,
+        "failure-domain.beta.kubernetes.io/region" => LABEL_TOPOLOGY_REGION,
+        "beta.kubernetes.io/instance-type" => LABEL_INSTANCE_TYPE,
         "beta.kubernetes.io/os" => return Some("deprecated since v1.14; use \"kubernetes.io/os\" instead".to_owned()),
         "beta.kubernetes.io/arch" => {
             return Some("deprecated since v1.14; use \"kubernetes.io/arch\" instead".to_owned());
@@ -181,21 +193,21 @@ fn warn_overlaps(volume: &Value, warnings: &mut Vec<String>) {
     {
         let source = volume.field(kind);
         let what = if key.is_empty() { word.to_owned() } else { format!("{word} {}", quote(source.text(key))) };
-        let mut paths: Vec<(String, String)> = Vec::new();
+        let mut paths = Paths::default();
         for item in source.list("items") {
-            for collision in add_path(&mut paths, item.text("path"), "") {
+            for collision in paths.add(item.text("path"), "") {
                 warnings.push(format!("volume {name} ({what}): overlapping paths: {collision}"));
             }
         }
     }
-    let mut paths: Vec<(String, String)> = Vec::new();
+    let mut paths = Paths::default();
     for source in volume.field("projected").list("sources") {
         if source.as_object().is_some_and(|fields| fields.values().all(Value::is_null)) {
             warnings.push(format!("volume {name} (Projected) has no sources provided"));
             continue;
         }
         for (path, from) in projected_paths(source) {
-            for collision in add_path(&mut paths, &path, &from) {
+            for collision in paths.add(&path, &from) {
                 warnings.push(format!("volume {name} (Projected): overlapping paths: {collision}"));
             }
         }
@@ -232,35 +244,16 @@ fn projected_paths(source: &Value) -> Vec<(String, String)> {
     set.map(|(name, from)| (certificate.text(name).to_owned(), from.to_owned())).collect()
 }
 
-/// Remembers a path and tells with which others it collides.
-fn add_path(paths: &mut Vec<(String, String)>, path: &str, from: &str) -> Vec<String> {
-    let shown = |path: &str, from: &str| {
-        if from.is_empty() { quote(path) } else { format!("{} ({from})", quote(path)) }
-    };
-    let path = path.trim_end_matches('/');
-    let inside = |inner: &str, outer: &str| format!("{inner}/").starts_with(&format!("{outer}/"));
-    let mut collisions = Vec::new();
-    if !path.is_empty() {
-        for (other, other_from) in paths.iter().filter(|(other, _)| !other.is_empty()) {
-            if inside(other, path) || inside(path, other) {
-                collisions.push(format!("{} with {}", shown(path, from), shown(other, other_from)));
-            }
-        }
-    }
-    paths.push((path.to_owned(), from.to_owned()));
-    collisions
-}
-
 fn warn_duplicates(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
     for (list, name, word) in [("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")] {
         let here = at.child(list);
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen = Seen::default();
         for (index, item) in spec.list(list).iter().enumerate() {
             let value = item.text(name);
             if seen.contains(&value) {
                 warnings.push(format!("{}: duplicate {word} {}", here.index(index).child(name), quote(value)));
             } else {
-                seen.push(value);
+                seen.insert(value);
             }
         }
     }
@@ -279,9 +272,47 @@ fn warn_fraction(amounts: &Value, name: &str, at: &Path<'_>, warnings: &mut Vec<
     }
 }
 
-fn warn_containers(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
-    for (list, index, container) in super::containers(spec) {
-        let list = at.child(list);
+/// The annotation of a pod that its field replaced.
+fn warn_seccomp(metadata: &Value, spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
+    let key = ANNOTATION_SECCOMP_POD;
+    let has_field = spec.field("securityContext").has("seccompProfile");
+    if !has_field && metadata.map("annotations").contains_key(key) {
+        let at = at.child("metadata");
+        let text = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+        warnings.push(format!("{}: {text}", at.child("annotations").key(key)));
+    }
+}
+
+/// Annotations of a container that fields replaced. Pods are warned of AppArmor where their annotations are copied.
+fn warn_profiles(template: &Value, container: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
+    let annotations = template.field("metadata").map("annotations");
+    if annotations.is_empty() {
+        return;
+    }
+    let metadata_at = at.child("metadata");
+    let here = metadata_at.child("annotations");
+    let context = container.field("securityContext");
+    let key = format!("{}{}", ANNOTATION_SECCOMP_CONTAINER_PREFIX, container.text("name"));
+    if !context.has("seccompProfile") && annotations.contains_key(&key) {
+        let text = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
+        warnings.push(format!("{}: {text}", here.key(&key)));
+    }
+    let key = format!("{}{}", ANNOTATION_APP_ARMOR_PREFIX, container.text("name"));
+    let Some(annotation) = annotations.get(&key).and_then(Value::as_str) else { return };
+    let of_pod = template.field("spec").field("securityContext").optional("appArmorProfile");
+    let is_same = of_pod.is_some_and(|of_pod| profiles::profile_of(annotation).is_some_and(|it| same(&it, of_pod)));
+    let is_template = !at.to_string().is_empty();
+    if is_template && !context.has("appArmorProfile") && !is_same {
+        let text = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
+        warnings.push(format!("{}: {text}", here.key(&key)));
+    }
+}
+
+fn warn_containers(template: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
+    let spec_at = at.child("spec");
+    for (list, index, container) in super::containers(template.field("spec")) {
+        warn_profiles(template, container, at, warnings);
+        let list = spec_at.child(list);
         let here = list.index(index);
         let resources = here.child("resources");
         for name in ["memory", "ephemeral-storage"] {
@@ -290,11 +321,11 @@ fn warn_containers(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
             }
         }
         let variables = here.child("env");
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen = Seen::default();
         for (index, variable) in container.list("env").iter().enumerate() {
             let name = variable.text("name");
             if !seen.contains(&name) {
-                seen.push(name);
+                seen.insert(name);
                 continue;
             }
             let reference = format!("$({name})");
@@ -311,55 +342,50 @@ fn warn_containers(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
 }
 
 fn warn_ports(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
-    let mut ports: Vec<(String, &Value)> = Vec::new();
-    for (list, index, container) in super::containers(spec) {
+    let mut ports = Ports::default();
+    let mut places: Vec<((&str, usize, usize), &Value)> = Vec::new();
+    // Written only in warnings: most pods get none.
+    let path = |(list, container, port): (&str, usize, usize)| {
         let list = at.child(list);
-        let here = list.index(index);
+        let here = list.index(container);
         let here = here.child("ports");
+        here.index(port).to_string()
+    };
+    for (list, container_index, container) in super::containers(spec) {
         for (index, port) in container.list("ports").iter().enumerate() {
-            let path = here.index(index).to_string();
+            let place = (list, container_index, index);
             let (address, host) = (port.text("hostIP"), port.int("hostPort"));
             if !address.is_empty() && host == 0 {
                 warnings.push(format!(
-                    "{path}: hostIP set without hostPort: {{Name:{} HostPort:{host} ContainerPort:{} Protocol:{} HostIP:{address}}}",
+                    "{}: hostIP set without hostPort: {{Name:{} HostPort:{host} ContainerPort:{} Protocol:{} HostIP:{address}}}",
+                    path(place),
                     port.text("name"),
                     port.int("containerPort"),
                     port.text("protocol"),
                 ));
             }
-            for (other_path, other) in &ports {
-                let is_same = other.int("containerPort") == port.int("containerPort")
-                    && other.text("protocol") == port.text("protocol");
-                if !is_same {
-                    continue;
+            for (other, word) in ports.add(port) {
+                if let Some((other, _)) = places.get(other) {
+                    warnings.push(format!("{}: {word} with {}", path(place), path(*other)));
                 }
-                let (other_address, other_host) = (other.text("hostIP"), other.int("hostPort"));
-                let word = if address == other_address && host == other_host {
-                    "duplicate port definition"
-                } else if host == 0 || other_host == 0 {
-                    "overlapping port definition"
-                } else if host == other_host && address.is_empty() != other_address.is_empty() {
-                    "dangerously ambiguous port definition"
-                } else {
-                    continue;
-                };
-                warnings.push(format!("{path}: {word} with {other_path}"));
             }
-            ports.push((path, port));
+            places.push((place, port));
         }
     }
-    let mut names: Vec<(&str, &str)> = Vec::new();
-    for (path, port) in &ports {
+    let mut names: BTreeMap<&str, (&str, usize, usize)> = BTreeMap::new();
+    for (place, port) in &places {
         let name = port.text("name");
         if name.is_empty() {
             continue;
         }
-        match names.iter().find(|(it, _)| *it == name) {
-            Some((_, other)) => warnings.push(format!(
-                "{path}: duplicate port name {} with {other}, services and probes that select ports by name will use {other}",
-                quote(name)
+        match names.get(name) {
+            Some(other) => warnings.push(format!(
+                "{}: duplicate port name {} with {other}, services and probes that select ports by name will use {other}",
+                path(*place),
+                quote(name),
+                other = path(*other),
             )),
-            None => names.push((name, path)),
+            None => drop(names.insert(name, *place)),
         }
     }
 }

@@ -1,17 +1,18 @@
-//! From which nodes a disk can be reached, in the labels of the CSI driver that does the work of a built-in one.
+//! Accessibility of a disk from nodes, in the labels of the CSI driver that replaces a built-in one.
 //!
-//! Follows `translateTopologyFromInTreeToCSI` of Kubernetes' `csi-translation-lib`: what the volume says of its zone is said
-//! with the driver's label; where it says nothing, the volume's own labels count.
+//! Follows `translateTopologyFromInTreeToCSI` of Kubernetes' `csi-translation-lib`: the volume's zone is
+//! expressed with the driver's label; without node affinity, the volume's own labels count.
 
 use std::collections::BTreeSet;
 
 use api::core::v1::{NodeSelectorRequirement, NodeSelectorTerm, PersistentVolume};
 use api::json::Text;
+use api::well_known::{LABEL_TOPOLOGY_REGION, LABEL_TOPOLOGY_ZONE};
 
 use super::{AWS, CINDER, DELIMITER, GCE};
 
 /// Labels for zone and region: the newer ones, and the older ones.
-const NEW: (&str, &str) = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region");
+const NEW: (&str, &str) = (LABEL_TOPOLOGY_ZONE, LABEL_TOPOLOGY_REGION);
 const OLD: (&str, &str) = ("failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region");
 
 /// The volume with the zones as the CSI driver labels them. Some drivers have no zones.
@@ -36,7 +37,8 @@ pub(super) fn moved(volume: &PersistentVolume, driver: &str) -> PersistentVolume
     volume
 }
 
-/// Whether the volume speaks of its zone with the newer labels or the older ones: where it asks for nodes, or else in its own.
+/// Returns the newer or the older zone labels, as used by the volume's node affinity, or else by its own
+/// labels.
 fn labels_of(volume: &PersistentVolume) -> (&'static str, &'static str) {
     let required = volume.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
     let terms = required.map(|required| required.node_selector_terms.as_slice()).unwrap_or_default();
@@ -65,7 +67,7 @@ fn rename(volume: &mut PersistentVolume, from: &str, to: &str) {
     }
 }
 
-/// Every term asks for the zones, too.
+/// Adds the zones to every term.
 fn add(volume: &mut PersistentVolume, label: &str, zones: &str) {
     let zones: BTreeSet<&str> = zones.split(DELIMITER).map(str::trim).filter(|zone| !zone.is_empty()).collect();
     if zones.is_empty() {

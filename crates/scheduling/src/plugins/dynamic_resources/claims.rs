@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use api::annotations::REJECTED;
 use api::json::Text;
 use api::resource::v1::ResourceClaim;
 use matching::node_selector::NodeSelector;
@@ -14,7 +15,7 @@ pub(super) struct PodClaims {
     claims: Vec<(Arc<ResourceClaim>, Nodes)>,
 }
 
-/// From which nodes the devices of a claim can be used.
+/// Nodes on which the devices of a claim can be used.
 pub(super) enum Nodes {
     All,
     Selected(NodeSelector),
@@ -38,7 +39,7 @@ pub(super) struct ClaimName {
 /// The names of a pod's claims; those that the pod turned out not to need are left out.
 ///
 /// # Errors
-/// One is not made yet, in Kubernetes' words.
+/// A claim is not created yet, in Kubernetes' words.
 pub(super) fn names(pod: &PodInfo) -> Result<Vec<ClaimName>, String> {
     let mut names = Vec::new();
     for claim in &pod.spec().resource_claims {
@@ -58,10 +59,10 @@ pub(super) fn names(pod: &PodInfo) -> Result<Vec<ClaimName>, String> {
     Ok(names)
 }
 
-/// Whether the claims that are made for a pod are there. The pod's status may name one before it is seen.
+/// Whether the claims created for a pod exist. The pod's status may name one before it is observed.
 ///
 /// # Errors
-/// One is not made yet, in Kubernetes' words.
+/// A claim is not created yet, in Kubernetes' words.
 pub(super) fn are_made(pod: &PodInfo, cluster: &Cluster) -> Result<(), String> {
     for ClaimName { name, is_generated } in names(pod)? {
         let is_known = || cluster.objects.resource_claims.contains_key(&(pod.namespace().clone(), name.clone()));
@@ -79,7 +80,7 @@ fn not_created(pod: &PodInfo) -> String {
 /// The claims of a pod as the API has them.
 ///
 /// # Errors
-/// One does not exist, is being deleted, or belongs to somebody else.
+/// A claim does not exist, is being deleted, or belongs to another pod.
 pub(super) fn of_pod(pod: &PodInfo, cluster: &Cluster) -> Result<Vec<Arc<ResourceClaim>>, String> {
     let namespace = pod.namespace();
     let mut claims = Vec::new();
@@ -105,7 +106,7 @@ impl PodClaims {
     /// The claims of a pod, and from where those with devices can be used.
     ///
     /// # Errors
-    /// One does not exist, is being deleted, or belongs to somebody else.
+    /// A claim does not exist, is being deleted, or belongs to another pod.
     pub(super) fn of(pod: &PodInfo, cluster: &Cluster) -> Result<Self, String> {
         let claims = of_pod(pod, cluster)?.into_iter().map(|claim| {
             let selector = claim.status.allocation.as_ref().and_then(|allocation| allocation.node_selector.as_ref());
@@ -115,6 +116,11 @@ impl PodClaims {
             (claim, nodes)
         });
         Ok(PodClaims { claims: claims.collect() })
+    }
+
+    /// Adds a claim without devices.
+    pub(super) fn push(&mut self, claim: Arc<ResourceClaim>) {
+        self.claims.push((claim, Nodes::All));
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -155,12 +161,15 @@ impl PodClaims {
 /// Whether a claim without devices can get some now.
 ///
 /// # Errors
-/// It is being allocated, uses what its gate does not allow, or names a class that does not exist.
+/// The claim is being allocated, uses a disabled feature, or names a class that does not exist.
 pub(super) fn check(claim: &ResourceClaim, devices: &Devices, cluster: &Cluster) -> Result<(), Status> {
     let metadata = &claim.metadata;
     let key = || format!("{}/{}", metadata.namespace, metadata.name);
     if devices.inventory.is_assumed(&metadata.uid) {
         return Err(Status::unresolvable(format!("resource claim {} is in the process of being allocated", key())));
+    }
+    if let Some(why) = metadata.annotations.get(REJECTED) {
+        return Err(Status::unresolvable(format!("resource claim {}: {why}", key())));
     }
     let uses_cel = claim.spec.devices.constraints.iter().position(|constraint| constraint.cel.is_some());
     if let Some(index) = uses_cel.filter(|_| !devices.inventory.features().cel_constraints) {

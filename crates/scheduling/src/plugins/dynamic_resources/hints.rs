@@ -1,4 +1,4 @@
-//! Which changes may help a pod that waits for devices.
+//! Changes that may help a pod that waits for devices.
 
 use api::resource::v1::ResourceClaim;
 
@@ -18,8 +18,8 @@ pub(super) fn hint(pod: &PodInfo, change: Change<'_>, cluster: &Cluster) -> Hint
 fn claim_helps(pod: &PodInfo, old: Option<&ResourceClaim>, new: Option<&ResourceClaim>, cluster: &Cluster) -> bool {
     let has_devices = |claim: &ResourceClaim| claim.status.allocation.is_some();
     let Some(new) = new else {
-        // What is gone has left its devices, if it had any.
-        return old.is_none_or(has_devices);
+        // A deleted claim releases its devices, if it had any; the pod's own of an earlier attempt was in its way.
+        return old.is_none_or(|old| has_devices(old) || old.extended_resources_of() == Some(&pod.uid));
     };
     let Ok(own) = claims::of_pod(pod, cluster) else { return false };
     match old {

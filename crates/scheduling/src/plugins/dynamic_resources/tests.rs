@@ -38,7 +38,7 @@ fn read<T: serde::de::DeserializeOwned>(text: &str) -> T {
     json::from_value(&json::parse(text.as_bytes()).unwrap()).unwrap()
 }
 
-/// A node with some devices of its own.
+/// A node with local devices.
 fn add_node(scheduler: &mut Scheduler, name: &str, devices: usize) {
     let node = format!(
         r#"{{"metadata": {{"name": "{name}"}}, "status": {{"allocatable": {{"cpu": "8", "memory": "8Gi", "pods": "10"}}}}}}"#
@@ -93,7 +93,8 @@ fn unplaced(scheduler: &mut Scheduler, now: Duration) -> String {
 
 fn devices(write: &Write) -> Vec<String> {
     match write {
-        Write::UseResourceClaim { allocation: Some(allocation), .. } => {
+        Write::UseResourceClaim { allocation: Some(allocation), .. }
+        | Write::CreateResourceClaim { allocation, .. } => {
             let results = allocation.devices.results.iter();
             results.map(|it| format!("{}/{}", it.pool, it.device)).collect()
         }
@@ -128,7 +129,7 @@ fn devices_are_taken_before_they_are_written_and_given_back_when_that_fails() {
     set_claim(&mut scheduler, &claim("c", 1, ""), START);
     scheduler.remove_pod("pa", START);
     scheduler.remove_object(ObjectKind::ResourceClaim, "default", "a", START);
-    // Whatever wakes it: what was taken is free again.
+    // After any wake-up, the devices are free again.
     add_node(&mut scheduler, "m", 0);
     let (node, writes) = placed(&mut scheduler, LATER);
     assert_eq!((node.as_str(), devices(&writes[0])), ("n", vec!["n/gpu-0".to_owned()]));
@@ -230,11 +231,11 @@ fn ids_of_shares_are_uuids() {
     assert_eq!(lengths, [8, 4, 4, 4, 12]);
 }
 
-/// Of which no part tells anything, and which no set satisfies.
+/// A constraint that no set satisfies and that does not allow pruning.
 const UNPRUNABLE: &str = r#", "constraints": [{"cel": {"expression":
     "devices.map(d, d.attributes['gpu.example.com'].id).sum() % 7 == 9"}}]"#;
 
-/// The same with limits: on what is searched within an attempt, and on what an attempt costs in all.
+/// The same with limits: on the search within an attempt, and on the total cost of an attempt.
 fn impatient(patience: impl Into<Option<u64>>, cost_limit: u64) -> Scheduler {
     let patience = patience.into();
     scheduler_with(dra::Features::ALL, |devices| (devices.patience, devices.cost_limit) = (patience, cost_limit))
@@ -272,13 +273,13 @@ fn a_search_that_cannot_be_cut_holds_up_no_other_pod() {
     assert_eq!(message, "filter operation aborted: device constraints cost more than 200000 in one scheduling attempt");
     let spent = attempt.devices.unwrap();
     assert!((200_000..201_000).contains(&spent.effort.cost), "all runs count, and the last one ends it: {spent:?}");
-    // After its back-off it is tried again, with a budget of its own.
+    // After its back-off it is tried again, with a new budget.
     let search = deferred(&mut scheduler, LATER);
     assert!(matches!(scheduler.searched(search.run(), LATER).unwrap().outcome, Outcome::Error(_)));
 }
 
 #[test]
-fn a_search_carried_out_aside_finds_what_the_attempt_would_have_found() {
+fn background_search_agrees_with_the_attempt() {
     let three = r#", "constraints": [{"cel": {"expression":
         "devices.map(d, d.attributes['gpu.example.com'].id).sum() == 111"}}]"#;
     let found = |patience: Option<u64>| {
@@ -300,6 +301,32 @@ fn a_search_carried_out_aside_finds_what_the_attempt_would_have_found() {
     let (aside, evaluations_aside) = found(Some(300));
     assert_eq!(aside, set);
     assert!(evaluations_aside >= evaluations, "what was done before counts as well");
+}
+
+#[test]
+fn time_of_a_search_aside_counts_without_its_pauses() {
+    let time = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let tick = move |by: u64| Duration::from_millis(time.fetch_add(by, std::sync::atomic::Ordering::Relaxed));
+    let clock = tick.clone();
+    let mut scheduler = scheduler_with(dra::Features::ALL, |devices| {
+        (devices.patience, devices.cost_limit) = (Some(300), u64::MAX);
+        devices.clock = Some(Arc::new(move || clock(100)));
+    });
+    add_node(&mut scheduler, "n", 40);
+    set_claim(&mut scheduler, &claim("costly", 20, UNPRUNABLE), START);
+    add_pod(&mut scheduler, "costly", r#""resourceClaimName": "costly""#);
+    let search = deferred(&mut scheduler, START);
+    let pause = || {
+        tick(100_000);
+        Duration::from_secs(100)
+    };
+    let attempt = scheduler.searched(search.run_in_turn(&pause), START).expect("the attempt is over");
+    let Outcome::Error(message) = &attempt.outcome else { panic!("{attempt:?}") };
+    assert!(message.contains("timed out trying to allocate devices after 10s"), "{message}");
+    let taken = attempt.devices.unwrap().time_aside.as_secs();
+    assert!((10..=14).contains(&taken), "{taken} s");
+    // A search that ended at its limit is not tried again at once, and then later each time.
+    assert_eq!(scheduler.next_wake_up(START), Some(START + Duration::from_secs(10)));
 }
 
 #[test]
@@ -329,12 +356,12 @@ fn pods_that_ask_the_same_share_searches() {
         assert!(matches!(attempt.outcome, Outcome::Scheduled(_)), "{attempt:?}");
         searches += attempt.devices.unwrap().searches;
     }
-    // Nothing taken, the first two, all four.
+    // States: no devices taken, the first two, all four.
     assert!(searches <= 3, "{searches}");
 }
 
 #[test]
-fn a_claim_wakes_only_those_who_use_it() {
+fn claim_wakes_only_its_users() {
     let mut scheduler = scheduler(dra::Features::ALL);
     add_node(&mut scheduler, "n", 4);
     for name in ["a", "b", "c"] {
@@ -378,4 +405,116 @@ fn a_pod_waits_for_the_claim_that_its_status_names_already() {
         read(r#"[{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": true}]"#);
     set_claim(&mut scheduler, &Arc::new(made), START);
     assert_eq!(placed(&mut scheduler, START).0, "n");
+}
+
+const GPU: &str = r#"{"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}}"#;
+
+fn extended(scheduler: &mut Scheduler) {
+    scheduler.set_object(&Object::DeviceClass(Arc::new(read(GPU))), START);
+}
+
+fn add_extended_pod(scheduler: &mut Scheduler, name: &str, requests: &str) {
+    let pod = format!(
+        r#"{{"metadata": {{"name": "{name}", "namespace": "default", "uid": "{name}"}}, "spec": {{"containers":
+            [{{"name": "c", "resources": {{"requests": {requests}}}}}]}}}}"#
+    );
+    scheduler.set_pod(&read(&pod), START);
+}
+
+/// The claim as the API has it after the writes of the pod.
+fn created(write: &Write, uid: &str) -> Arc<ResourceClaim> {
+    let Write::CreateResourceClaim { claim, allocation, .. } = write else { panic!("{write:?}") };
+    let mut claim = claim.as_ref().clone();
+    claim.metadata.name = format!("{}x", claim.metadata.generate_name).into();
+    claim.metadata.uid = uid.into();
+    claim.status.allocation = Some(allocation.as_ref().clone());
+    Arc::new(claim)
+}
+
+#[test]
+fn extended_resource_gets_devices_of_its_class() {
+    let mut scheduler = scheduler(dra::Features::ALL);
+    extended(&mut scheduler);
+    add_node(&mut scheduler, "n", 3);
+    add_extended_pod(&mut scheduler, "one", r#"{"cpu": "1", "example.com/gpu": "2"}"#);
+    let (node, writes) = placed(&mut scheduler, START);
+    assert_eq!((node.as_str(), devices(&writes[0])), ("n", vec!["n/gpu-0".to_owned(), "n/gpu-1".to_owned()]));
+    let Write::CreateResourceClaim { claim, mappings, .. } = &writes[0] else { panic!("{writes:?}") };
+    assert_eq!(claim.metadata.generate_name, "one-extended-resources-");
+    assert_eq!(claim.extended_resources_of(), Some(&"one".into()));
+    let expected: Vec<ContainerExtendedResourceRequest> =
+        read(r#"[{"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-1"}]"#);
+    assert_eq!(*mappings, expected);
+    // The devices are allocated before the claim is observed and while it exists, and free after its deletion.
+    add_extended_pod(&mut scheduler, "two", r#"{"deviceclass.resource.kubernetes.io/gpu": "2"}"#);
+    assert!(unplaced(&mut scheduler, START).starts_with("0/1 nodes are available: 1 cannot allocate all claims."));
+    set_claim(&mut scheduler, &created(&writes[0], "u1"), START);
+    scheduler.bound("one");
+    scheduler.remove_pod("one", LATER);
+    assert!(unplaced(&mut scheduler, LATER).contains("1 cannot allocate all claims"));
+    scheduler.remove_object(ObjectKind::ResourceClaim, "default", "one-extended-resources-x", LATER);
+    let (_, writes) = placed(&mut scheduler, LATER + LATER);
+    assert_eq!(devices(&writes[0]), ["n/gpu-0", "n/gpu-1"]);
+}
+
+#[test]
+fn nodes_with_the_resource_itself_need_no_devices() {
+    let mut scheduler = scheduler(dra::Features::ALL);
+    extended(&mut scheduler);
+    let node = r#"{"metadata": {"name": "own"}, "status": {"allocatable":
+        {"cpu": "8", "memory": "8Gi", "pods": "10", "example.com/gpu": "1"}}}"#;
+    scheduler.set_node(&read(node), START);
+    add_extended_pod(&mut scheduler, "one", r#"{"example.com/gpu": "1"}"#);
+    assert_eq!(placed(&mut scheduler, START), ("own".to_owned(), Vec::new()));
+    // The node has no more, and its devices do not help out.
+    add_node(&mut scheduler, "other", 0);
+    add_extended_pod(&mut scheduler, "two", r#"{"example.com/gpu": "1"}"#);
+    let message = unplaced(&mut scheduler, START);
+    assert!(message.contains("1 Insufficient example.com/gpu, 1 cannot allocate all claims"), "{message}");
+    add_extended_pod(&mut scheduler, "three", r#"{"example.com/gpu": "1", "example.com/none": "1"}"#);
+    let message = unplaced(&mut scheduler, START);
+    assert!(message.contains("2 Insufficient example.com/none"), "{message}");
+}
+
+#[test]
+fn claim_of_a_failed_attempt_is_deleted_first() {
+    let mut scheduler = scheduler(dra::Features::ALL);
+    extended(&mut scheduler);
+    add_node(&mut scheduler, "n", 1);
+    add_extended_pod(&mut scheduler, "one", r#"{"example.com/gpu": "1"}"#);
+    let (_, writes) = placed(&mut scheduler, START);
+    let left = created(&writes[0], "u1");
+    set_claim(&mut scheduler, &left, START);
+    scheduler.binding_failed("one", START);
+    match scheduler.schedule_one(LATER).expect("a pod to try").outcome {
+        Outcome::Unschedulable(unplaced) => {
+            assert!(unplaced.message.contains("1 cannot schedule extended resource claim"), "{}", unplaced.message);
+            assert!(unplaced.message.contains("deletion of ResourceClaim completed"), "{}", unplaced.message);
+            assert!(matches!(unplaced.writes.as_slice(), [Write::DeleteResourceClaim { uid, .. }] if uid == "u1"));
+        }
+        other => panic!("{other:?}"),
+    }
+    scheduler.remove_object(ObjectKind::ResourceClaim, "default", &left.metadata.name, LATER);
+    assert_eq!(devices(&placed(&mut scheduler, LATER + LATER).1[0]), ["n/gpu-0"]);
+}
+
+#[test]
+fn newest_class_serves_a_resource() {
+    let mut scheduler = scheduler(dra::Features::ALL);
+    let class = |name: &str, second: u8| {
+        let text = format!(
+            r#"{{"metadata": {{"name": "{name}", "creationTimestamp": "2026-01-01T00:00:0{second}Z"}},
+                "spec": {{"extendedResourceName": "example.com/gpu"}}}}"#
+        );
+        Object::DeviceClass(Arc::new(read(&text)))
+    };
+    for class in [class("b", 1), class("a", 1), class("old", 0)] {
+        scheduler.set_object(&class, START);
+    }
+    let name = |scheduler: &Scheduler| {
+        extended::class_of(scheduler.cluster(), "example.com/gpu").map(|class| class.metadata.name.to_string())
+    };
+    assert_eq!(name(&scheduler).as_deref(), Some("a"));
+    scheduler.set_object(&class("old", 2), START);
+    assert_eq!(name(&scheduler).as_deref(), Some("old"));
 }

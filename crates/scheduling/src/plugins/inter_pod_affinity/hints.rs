@@ -17,7 +17,7 @@ pub(super) fn helps(pod: &PodInfo, event: Event, change: Change<'_>) -> bool {
     }
 }
 
-/// Terms that cannot be read: when in doubt, try.
+/// Whether terms are unreadable: in that case the pod is tried.
 fn is_in_doubt(pod: &PodInfo) -> bool {
     pod.affinity.fails(TermKind::Required) || pod.affinity.fails(TermKind::RequiredAnti)
 }
@@ -52,7 +52,7 @@ fn node_helps(pod: &PodInfo, old: Option<&NodeObject>, new: &NodeObject) -> bool
         None => value(new, term).is_some(),
         Some(before) => value(new, term).is_some_and(|after| before != Some(after)),
     });
-    // A node without the label can always have a pod that wants to be apart.
+    // A node without the label always satisfies anti-affinity.
     let anti = pod.affinity.required_anti.iter().any(|term| match old.map(|old| value(old, term)) {
         None => true,
         Some(before) => before.is_some() && before != value(new, term),

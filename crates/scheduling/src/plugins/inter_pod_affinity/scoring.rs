@@ -1,4 +1,4 @@
-//! Nodes are liked by the pods around them: those that this one wants to be with, and those that want to be with it.
+//! Scores nodes by the pods around them: those that this pod prefers, and those that prefer this pod.
 
 use api::meta::v1::StringMap;
 use matching::pod_affinity::AffinityTerm;
@@ -14,7 +14,7 @@ pub(super) struct Preference {
 }
 
 impl Preference {
-    /// Nothing if no term means anything on any node. `only_whether` ends at the first that may.
+    /// `None` if no term matters on any node. `only_whether` stops at the first one that may.
     pub(super) fn new(
         pod: &PodInfo,
         cluster: &Cluster,
@@ -53,7 +53,7 @@ impl Preference {
     }
 }
 
-/// What a pod of a shape adds where it is, by topology key.
+/// Returns the weights that a pod of a shape adds in its domain, by topology key.
 fn weights<'s>(
     pod: &PodInfo,
     own_labels: &StringMap,

@@ -6,14 +6,14 @@ use api::json::Text;
 
 use crate::cluster::NodeInfo;
 
-/// Counts by topology key and value. A count that comes to zero is gone.
+/// Counts by topology key and value. Entries are removed when they reach zero.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Topology {
     keys: BTreeMap<Text, HashMap<Text, i64>>,
 }
 
 impl Topology {
-    /// Adds to the part of the topology that a node is in, if it is in any; whether it is.
+    /// Adds to the count of a node's domain; returns whether the node has one.
     pub(super) fn add(&mut self, node: &NodeInfo, key: &str, by: i64) -> bool {
         let Some(value) = node.object.matching.labels.get(key) else { return false };
         if !self.keys.contains_key(key) {
@@ -44,7 +44,7 @@ impl Topology {
         self.on(node).any(|count| count > 0)
     }
 
-    /// What was counted where the node is.
+    /// Returns the counts of the node's domains.
     pub(super) fn on(&self, node: &NodeInfo) -> impl Iterator<Item = i64> {
         let labels = &node.object.matching.labels;
         self.keys.iter().filter_map(|(key, values)| values.get(labels.get(key)?).copied())

@@ -1,4 +1,4 @@
-//! How many pods there are in each part of a topology.
+//! Number of pods in each topology domain.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use matching::topology_spread::SpreadConstraint;
 
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 
-/// Constraints, each with what was counted for it.
+/// Constraints, each with its counts.
 #[derive(Clone)]
 pub(super) struct Counts {
     constraints: Vec<(SpreadConstraint, Counted)>,
@@ -21,7 +21,7 @@ pub(super) struct Counted {
     emptiest: [(Text, i64); 2],
 }
 
-/// How many pods that count are on each node. Pods that are going do not count.
+/// Number of matching pods on each node. Terminating pods do not count.
 pub(super) struct MatchingPods {
     by_node: HashMap<NodeId, i64>,
 }
@@ -113,12 +113,12 @@ impl Counted {
         Counted { by_value, ..counted }
     }
 
-    /// How many pods are where the label has this value.
+    /// Number of pods in the domain with this label value.
     pub(super) fn at(&self, value: &str) -> i64 {
         self.by_value.get(value).copied().unwrap_or(0)
     }
 
-    /// How many pods are in the emptiest part.
+    /// Number of pods in the emptiest domain.
     pub(super) fn least(&self, min_domains: i32) -> i64 {
         let domains = i64::try_from(self.by_value.len()).unwrap_or(i64::MAX);
         let [(_, least), _] = &self.emptiest;

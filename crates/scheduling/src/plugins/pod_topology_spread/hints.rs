@@ -32,7 +32,7 @@ pub(super) fn helps(pod: &PodInfo, constraints: &[SpreadConstraint], event: Even
     }
 }
 
-/// The pod counts now and did not, or the other way round.
+/// Whether the pod counts now and did not before, or the other way round.
 fn relabeled(constraints: &[SpreadConstraint], old: &PodInfo, new: &PodInfo) -> bool {
     old.labels() != new.labels() && constraints.iter().any(|it| it.selects(old.labels()) != it.selects(new.labels()))
 }

@@ -5,23 +5,23 @@ use std::collections::{HashMap, HashSet};
 use api::json::Text;
 use matching::topology_spread::SpreadConstraint;
 
-use super::HOSTNAME;
 use super::counts::MatchingPods;
 use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 use crate::framework::{Dependencies, MAX_NODE_SCORE, Score, Status};
+use api::well_known::LABEL_HOSTNAME;
 
-/// What was counted for soft constraints.
+/// Counts for soft constraints.
 pub(super) struct Preference {
-    constraints: Vec<Weighed>,
+    constraints: Vec<WeighedConstraint>,
     /// Nodes that lack a label of a constraint.
     ignored: HashSet<NodeId>,
 }
 
-struct Weighed {
+struct WeighedConstraint {
     constraint: SpreadConstraint,
     matching: MatchingPods,
     by_value: HashMap<Text, i64>,
-    /// Topologies of many parts have few pods in each; this makes up for it.
+    /// Weight that compensates for topologies of many domains, which have few pods in each.
     weight: f64,
 }
 
@@ -43,8 +43,8 @@ impl Preference {
         let ignored: HashSet<NodeId> = feasible.iter().filter(|node| is_out(node)).map(|node| node.id).collect();
         let weighed = constraints.into_iter().map(|constraint| {
             let matching = MatchingPods::new(&constraint, pod.namespace(), cluster);
-            let is_host = constraint.topology_key == HOSTNAME;
-            // A missing label is a part of its own, as in Kubernetes.
+            let is_host = constraint.topology_key == LABEL_HOSTNAME;
+            // A missing label is a separate domain, as in Kubernetes.
             let value = |node: &NodeInfo| {
                 node.object.matching.labels.get(&constraint.topology_key).unwrap_or_default().to_owned()
             };
@@ -66,7 +66,7 @@ impl Preference {
             }
             let parts = if is_host { feasible.len().saturating_sub(ignored.len()) } else { by_value.len() };
             let weight = (parts as f64 + 2.0).ln();
-            Weighed { constraint, matching, by_value, weight }
+            WeighedConstraint { constraint, matching, by_value, weight }
         });
         Preference { constraints: weighed.collect(), ignored }
     }
@@ -87,7 +87,7 @@ impl Score for Preference {
         for weighed in &self.constraints {
             let key = &weighed.constraint.topology_key;
             if let Some(value) = node.object.matching.labels.get(key) {
-                let count = if key == HOSTNAME {
+                let count = if key == LABEL_HOSTNAME {
                     weighed.matching.on(node.id)
                 } else {
                     weighed.by_value.get(value).copied().unwrap_or(0)

@@ -1,4 +1,4 @@
-//! Which volumes a pod's claims have, or would get on a node.
+//! Volumes that a pod's claims have, or would get on a node.
 //!
 //! Follows `binder.go` of Kubernetes' scheduler. Decisions that are not yet written count as if they were.
 
@@ -10,39 +10,38 @@ use api::json::Text;
 use api::meta::v1::LabelSelector;
 use api::quantity::Quantity;
 use api::storage::v1::{CSIStorageCapacity, StorageClass};
+use api::well_known::{ANNOTATION_BIND_COMPLETED, ANNOTATION_SELECTED_NODE, NO_PROVISIONER};
 use matching::topology;
 use matching::volumes::{self, Seeker, VolumeMatcher, class_of_claim, class_of_volume};
 
-use crate::cluster::{Cluster, NodeInfo, PodInfo, SELECTED_NODE};
+use crate::cluster::{Cluster, NodeInfo, PodInfo};
 use crate::plugins::built_in_disks;
 use crate::plugins::volume_claims::{check_owner, claims_of, class, find, waits_for_consumer};
 
 pub(super) const MIGRATED_PLUGINS: &str = "storage.alpha.kubernetes.io/migrated-plugins";
-const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
-const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
 /// The claims of a pod.
 #[derive(Clone, Default)]
 pub(super) struct Claims<'c> {
-    bound: Vec<(&'c PersistentVolumeClaim, Option<Arc<Migrated>>)>,
+    bound: Vec<(&'c PersistentVolumeClaim, Option<Arc<MigrationStatus>>)>,
     /// Get their volume when the pod has a node; smallest first.
     waiting: Vec<&'c PersistentVolumeClaim>,
-    /// Some should have had their volume before.
+    /// Whether some claims with immediate binding are not bound yet.
     pub(super) has_unbound_immediate: bool,
 }
 
 /// A volume of a built-in driver on nodes where a CSI driver does the work.
-struct Migrated {
+struct MigrationStatus {
     driver: &'static str,
     reach: Result<VolumeMatcher, String>,
 }
 
-impl Migrated {
+impl MigrationStatus {
     fn of(claim: &PersistentVolumeClaim, cluster: &Cluster) -> Option<Arc<Self>> {
         let volume = cluster.objects.volumes.get(&(Text::default(), claim.spec.volume_name.clone()))?;
         let migrated = built_in_disks::migrated(volume)?;
         let reach = migrated.volume.map(|volume| cluster.matcher.volume(&volume));
-        Some(Arc::new(Migrated { driver: migrated.driver, reach }))
+        Some(Arc::new(MigrationStatus { driver: migrated.driver, reach }))
     }
 
     /// Whether a CSI driver does the work on the node.
@@ -53,13 +52,13 @@ impl Migrated {
     }
 }
 
-/// What a node would mean for the claims.
+/// Effect of a node on the claims.
 #[derive(Default)]
-pub(super) struct Found<'c> {
+pub(super) struct VolumeFit<'c> {
     pub(super) bindings: Vec<(&'c PersistentVolumeClaim, &'c PersistentVolume)>,
     /// Volumes to be made, with the storage they come from where that is known.
     pub(super) provisions: Vec<(&'c PersistentVolumeClaim, Option<&'c CSIStorageCapacity>)>,
-    /// Why the node will not do.
+    /// Reasons to reject the node.
     pub(super) reasons: Vec<&'static str>,
 }
 
@@ -74,8 +73,8 @@ impl<'c> Claims<'c> {
                 check_owner(pod, claim)?;
             }
             let has_volume = !claim.spec.volume_name.is_empty();
-            if has_volume && claim.metadata.annotations.contains_key(BIND_COMPLETED) {
-                claims.bound.push((claim, Migrated::of(claim, cluster)));
+            if has_volume && claim.metadata.annotations.contains_key(ANNOTATION_BIND_COMPLETED) {
+                claims.bound.push((claim, MigrationStatus::of(claim, cluster)));
             } else if !has_volume && waits(claim, cluster)? {
                 claims.waiting.push(claim);
             } else {
@@ -86,9 +85,9 @@ impl<'c> Claims<'c> {
         Ok(claims)
     }
 
-    /// What the node would mean.
-    pub(super) fn find(&self, node: &NodeInfo, cluster: &'c Cluster) -> Result<Found<'c>, String> {
-        let mut found = Found::default();
+    /// Determines the effect of a node.
+    pub(super) fn find(&self, node: &NodeInfo, cluster: &'c Cluster) -> Result<VolumeFit<'c>, String> {
+        let mut found = VolumeFit::default();
         let (mut reaches_bound, mut has_bound) = (true, true);
         for (claim, migrated) in &self.bound {
             let name = &claim.spec.volume_name;
@@ -119,14 +118,14 @@ impl<'c> Claims<'c> {
         &self,
         node: &NodeInfo,
         cluster: &'c Cluster,
-        found: &mut Found<'c>,
+        found: &mut VolumeFit<'c>,
     ) -> Result<(bool, bool), String> {
         let mut to_match = Vec::new();
         let mut to_make = Vec::new();
         for claim in &self.waiting {
             let name = (claim.metadata.namespace.clone(), claim.metadata.name.clone());
             let assumed = cluster.objects.assumed.provisioned.get(&name);
-            match claim.metadata.annotations.get(SELECTED_NODE).or(assumed) {
+            match claim.metadata.annotations.get(ANNOTATION_SELECTED_NODE).or(assumed) {
                 Some(selected) if selected != node.name() => return Ok((false, true)),
                 Some(_) => to_make.push(*claim),
                 None => to_match.push(*claim),
@@ -189,7 +188,7 @@ fn matching_volume<'c>(
     })
 }
 
-/// Whether there is room for a new volume: the storage it comes from, where its driver tells.
+/// Whether there is storage for a new volume, if its driver publishes the capacity; returns that storage.
 fn room<'c>(
     claim: &PersistentVolumeClaim,
     class: &StorageClass,
@@ -215,7 +214,7 @@ fn room<'c>(
     capacities.into_iter().find(fits).map(Some).ok_or(NoRoom)
 }
 
-/// How large a volume can be.
+/// Maximum size of a volume.
 pub(super) fn limit(capacity: &CSIStorageCapacity) -> Option<&Quantity> {
     capacity.maximum_volume_size.as_ref().or(capacity.capacity.as_ref())
 }

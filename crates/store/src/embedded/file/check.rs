@@ -1,4 +1,4 @@
-//! Is a file what was written? Everything in it is read and compared with its checksums.
+//! Integrity check of a file: everything in it is read and compared with its checksums.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,27 +10,27 @@ use redb::{ReadableDatabase as _, ReadableTable as _};
 use super::{LOG, LogFile, Medium, VALUES, Values, contain, decode, io_error, redb_error};
 use crate::{Error, Revision};
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     /// The revision of the last write.
     pub revision: Revision,
     /// The oldest revision that can be read.
     pub compacted: Revision,
-    /// How many keys exist,
+    /// Number of keys.
     pub keys: u64,
-    /// and how many bytes their values have.
+    /// Size of their values in bytes.
     pub bytes: u64,
-    /// How many bytes the values of history have, which is forgotten in time.
+    /// Size of the history's values in bytes, which are removed over time.
     pub history_bytes: u64,
-    /// How long the file is.
+    /// Length of the file.
     pub file_bytes: u64,
-    /// What is wrong, one sentence each.
+    /// Problems, one sentence each.
     pub problems: Vec<String>,
 }
 
 impl LogFile {
-    /// Reads everything. `judge` says what is wrong with a value that is what was written.
+    /// Reads everything. `judge` returns the problem of an intact value.
     pub(in crate::embedded) fn check(
         path: &Path,
         cache_bytes: usize,
@@ -98,8 +98,8 @@ impl LogFile {
     }
 }
 
-/// An error with what caused it.
-fn chain(error: &Error) -> String {
+/// An error with its causes.
+pub(super) fn chain(error: &Error) -> String {
     use std::error::Error as _;
     error.source().map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"))
 }

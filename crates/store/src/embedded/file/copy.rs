@@ -1,7 +1,7 @@
 //! A smaller file with the same content, and making a file smaller in its place.
 //!
-//! redb gives room back to the file system only where it is free at the end. So what is kept is copied into a new file while
-//! the old one is used, what has happened meanwhile is added, and then the new one takes the name of the old.
+//! redb returns space to the file system only at the end of the file. So the current data is copied into a new
+//! file while the old one is used, later changes are added, and then the new one replaces the old.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use redb::{Database, ReadTransaction, ReadableDatabase as _};
 
 use super::{
-    COMPACTED, LOG, LogFile, Logged, META, Medium, Position, REVISION, VALUES, beside, contain, damaged, io_error,
+    COMPACTED, LOG, LogEntry, LogFile, META, Medium, Position, REVISION, VALUES, beside, contain, damaged, io_error,
     position, private_file, redb_error, sync_directory,
 };
 use crate::{Cause, Error, Revision};
@@ -25,26 +25,26 @@ pub(in crate::embedded) struct Copy {
     file: LogFile,
     /// Up to where it has everything.
     revision: Revision,
-    unfinished: Unfinished,
+    unfinished: UnfinishedFile,
 }
 
 /// The name of a file that is not complete; the file is removed with it.
-struct Unfinished(PathBuf);
+struct UnfinishedFile(PathBuf);
 
-impl Drop for Unfinished {
+impl Drop for UnfinishedFile {
     fn drop(&mut self) {
-        // It is gone by this name once it has taken the place of the other.
+        // The name no longer exists once the copy has replaced the original.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl LogFile {
-    /// Copies all that is in the file at `path` into a new one beside it, unless told to stop.
+    /// Copies the contents of the file at `path` into a new file next to it, until `stop` is set.
     pub(in crate::embedded) fn copy(&self, path: &Path, cache_bytes: usize, stop: &AtomicBool) -> Result<Copy, Error> {
         contain(|| {
             let source = self.database.begin_read().map_err(redb_error)?;
             let position = position(&source)?.ok_or_else(|| damaged("the numbers are missing".to_owned()))?;
-            let unfinished = Unfinished(beside(path, SUFFIX));
+            let unfinished = UnfinishedFile(beside(path, SUFFIX));
             let mut builder = Database::builder();
             builder.set_cache_size(cache_bytes);
             let database = builder.create_file(private_file(&unfinished.0)?).map_err(redb_error)?;
@@ -102,7 +102,7 @@ impl LogFile {
         Ok(next)
     }
 
-    /// Adds to a copy what has happened since, and gives it the name of this file, at `path`.
+    /// Adds later changes to a copy, and renames it to this file's name, at `path`.
     pub(in crate::embedded) fn finish(&self, copy: Copy, forgotten: &[Revision], path: &Path) -> Result<Self, Error> {
         contain(|| {
             let source = self.database.begin_read().map_err(redb_error)?;
@@ -112,14 +112,15 @@ impl LogFile {
                 next = copy.file.take_over(&source, first, forgotten, position)?;
             }
             std::fs::rename(&copy.unfinished.0, path).map_err(io_error)?;
-            // The name is what it is now, durable or not: both files hold the same.
+            // The rename has happened, durable or not: both files hold the same.
             let _ = sync_directory(path);
             Ok(copy.file)
         })
     }
 }
 
-/// Drops all history from a file that nobody uses, and makes it as small as it can be; its length before and after.
+/// Removes all history from a file that is not in use, and shrinks it as far as possible; returns its length
+/// before and after.
 pub(in crate::embedded) fn compact(path: &Path, cache_bytes: usize) -> Result<(u64, u64), Error> {
     let length = || path.metadata().map(|data| data.len()).map_err(io_error);
     let before = length()?;
@@ -128,7 +129,7 @@ pub(in crate::embedded) fn compact(path: &Path, cache_bytes: usize) -> Result<(u
         let mut newest = std::collections::HashMap::new();
         let mut old: Vec<Revision> = Vec::new();
         file.scan(0, |logged| {
-            let Logged { revision, key, deleted, .. } = logged;
+            let LogEntry { revision, key, deleted, .. } = logged;
             if deleted {
                 old.push(revision);
                 old.extend(newest.remove(&key));

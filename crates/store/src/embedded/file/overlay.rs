@@ -1,19 +1,19 @@
-//! A file that is only read: what redb writes to it when it is opened stays in memory.
+//! A file that is only read: redb's writes on opening stay in memory.
 //!
-//! redb marks a file as open, and repairs one that was not closed. On a full disk neither can be written, but what is in the
-//! file can be read all the same.
+//! redb marks a file as open, and repairs one that was not closed. On a full disk neither can be written, but
+//! the contents can still be read.
 
+use locks::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use redb::{BackendError, StorageBackend};
 
 const BLOCK: usize = 4096;
 
-/// A backend, and what is different from it.
+/// A backend with changes in memory.
 pub(super) struct Overlay {
     base: Box<dyn StorageBackend>,
     changes: Mutex<Changes>,
@@ -22,7 +22,7 @@ pub(super) struct Overlay {
 struct Changes {
     blocks: BTreeMap<u64, Box<[u8; BLOCK]>>,
     length: u64,
-    /// What lies behind this in the backend does not count.
+    /// Length of the backend's data to use.
     base_length: u64,
 }
 
@@ -33,10 +33,10 @@ impl Overlay {
     }
 
     fn changes(&self) -> MutexGuard<'_, Changes> {
-        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.changes.lock()
     }
 
-    /// What the backend has; zeros where it has nothing.
+    /// Reads from the backend; zeros beyond its end.
     fn read_base(&self, base_length: u64, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let there = usize::try_from(base_length.saturating_sub(offset)).unwrap_or(usize::MAX).min(out.len());
         let (there, rest) = out.split_at_mut(there);
@@ -120,7 +120,7 @@ impl StorageBackend for Overlay {
         self.base.close()
     }
 
-    // Who reads keeps others from writing, as who writes does.
+    // Readers lock the file exclusively, as writers do.
 
     fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
         self.base.try_lock_range(start, end)
@@ -159,7 +159,7 @@ mod tests {
     use redb::backends::InMemoryBackend;
 
     #[test]
-    fn what_is_written_is_read_and_the_base_stays() {
+    fn overlay_writes_are_read_and_the_base_stays() {
         let base = InMemoryBackend::new();
         base.set_len(10_000).unwrap();
         base.write(0, &[1; 10_000]).unwrap();

@@ -1,21 +1,22 @@
 //! Letting go of the file, and taking it up again after a failure.
 //!
-//! redb refuses all work once the storage below it has failed. A full disk passes, so the file is opened anew then. Whether
-//! the commit that failed is in it is open until that moment; if it is, it has happened and becomes visible. After any other
-//! failure the kernel may hold pages that never reached the disk, so the store stays failed until the process starts again.
+//! redb rejects all operations after a failure of the storage below it. A full disk is temporary, so the file
+//! is reopened then. Only this shows whether the failed commit was durable; if so, it becomes visible. After
+//! any other failure the kernel may hold pages that never reached the disk, so the store stays failed until the
+//! process restarts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{LogFile, Writer};
 use crate::embedded::containment::contain;
-use crate::embedded::file::{Logged, damaged};
+use crate::embedded::file::{LogEntry, damaged};
 use crate::{Cause, Error, Event, Previous};
 
 /// A failed file is opened again so often.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Readers get so long to finish before the file is closed under them.
+/// Time limit for readers before the file is closed.
 const READERS_WAIT: Duration = Duration::from_secs(5);
 
 impl Writer {
@@ -54,7 +55,7 @@ impl Writer {
         if position.revision < revision || position.compacted < compacted {
             return Err(damaged(format!("the file is at revision {}, behind {revision}", position.revision)));
         }
-        let mut happened: Vec<Logged> = Vec::new();
+        let mut happened: Vec<LogEntry> = Vec::new();
         file.scan(revision.saturating_add(1), |logged| {
             happened.push(logged);
             true
@@ -62,7 +63,7 @@ impl Writer {
         let file = Arc::new(file);
         let values = file.values()?;
         self.shared.set_file(Some(file));
-        for Logged { revision, key, deleted, expires_at_ms, .. } in happened {
+        for LogEntry { revision, key, deleted, expires_at_ms, .. } in happened {
             let value = if deleted { None } else { values.get(revision)? };
             let previous = {
                 let state = self.shared.state();
@@ -85,7 +86,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Closes the file once nobody reads from it any more.
+    /// Closes the file once it has no readers.
     pub(super) fn release_file(&self) -> Result<(), Error> {
         let Some(mut file) = self.shared.set_file(None) else {
             return Ok(());

@@ -11,7 +11,7 @@ use crate::json;
 use crate::types::protobuf::read::{is_named_list, is_raw};
 use crate::types::{Field, Kind, Type};
 
-/// Deeper text takes the way through the document, which has a limit of its own.
+/// Deeper text is converted through the document, which has its own limit.
 const DEPTH_MAX: usize = 256;
 
 impl Writer {
@@ -29,7 +29,7 @@ impl Writer {
         whole
     }
 
-    /// As [`Writer::text`], as a part of another message, such as an item of a list.
+    /// Like [`Writer::text`], as a part of another message, such as an item of a list.
     #[must_use]
     pub fn nested_text(&mut self, number: u16, it: &'static Type, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let start = out.len();

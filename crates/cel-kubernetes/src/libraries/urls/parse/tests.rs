@@ -39,7 +39,7 @@ fn parts_are_read_and_printed_as_go_does() {
 }
 
 #[test]
-fn host_name_and_port_are_told_apart() {
+fn host_name_and_port_are_separated() {
     let url = Url::parse("https://[fe80::1%25en0]:8080/").unwrap();
     assert_eq!((url.host_name().as_str(), url.port().as_str()), ("fe80::1%en0", "8080"));
     let url = Url::parse("https://host:/").unwrap();

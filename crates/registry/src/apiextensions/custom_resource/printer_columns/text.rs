@@ -7,8 +7,40 @@ use api::go_text::format_float;
 use cel::program::ListSink;
 use cel::value::Value;
 
-/// A longer text is not a cell: small values can share their parts many times over.
-const BYTES_MAX: usize = 1 << 20;
+/// Characters of a cell; a longer text is cut, and ends with an ellipsis. A cell is for a terminal.
+pub(super) const CHARACTERS_MAX: usize = 1024;
+/// Limit on printed bytes, which covers all shown characters: a character has at most four bytes, and small
+/// values can share their parts many times over.
+const BYTES_MAX: usize = 4 * (CHARACTERS_MAX + 1);
+
+/// A reason to stop printing.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The cell is full.
+    Full,
+    /// A part of the value cannot be had.
+    Error(String),
+}
+
+/// A text as a cell shows it.
+pub(super) fn cut(text: &str) -> api::json::Text {
+    match text.char_indices().nth(CHARACTERS_MAX) {
+        Some((end, _)) => [text.get(..end).unwrap_or_default(), "…"].concat().into(),
+        None => text.into(),
+    }
+}
+
+/// Appends the beginning of a text.
+fn push(out: &mut String, text: &str) -> Result<(), Stop> {
+    let room = BYTES_MAX.saturating_sub(out.len());
+    if text.len() <= room {
+        out.push_str(text);
+        return Ok(());
+    }
+    let end = text.floor_char_boundary(room);
+    out.push_str(text.get(..end).unwrap_or_default());
+    Err(Stop::Full)
+}
 
 /// Prints a list while it is evaluated.
 #[derive(Debug)]
@@ -16,23 +48,23 @@ pub(super) struct Printer<'t> {
     text: &'t mut String,
     /// An element came before the next one.
     is_behind_element: bool,
-    error: Option<String>,
+    stop: Option<Stop>,
 }
 
 impl<'t> Printer<'t> {
     /// Prints behind a text.
     pub(super) fn new(text: &'t mut String) -> Self {
-        Self { text, is_behind_element: false, error: None }
+        Self { text, is_behind_element: false, stop: None }
     }
 
-    /// The text so far.
+    /// The text, as far as a cell shows it.
     ///
     /// # Errors
-    /// It is too long, or a part of the list cannot be had.
+    /// A part of the list cannot be had.
     pub(super) fn finish(self) -> Result<&'t str, String> {
-        match self.error {
-            Some(error) => Err(error),
-            None => Ok(self.text),
+        match self.stop {
+            Some(Stop::Error(error)) => Err(error),
+            Some(Stop::Full) | None => Ok(self.text),
         }
     }
 
@@ -46,58 +78,46 @@ impl<'t> Printer<'t> {
 
 impl ListSink for Printer<'_> {
     fn begin(&mut self) {
-        if self.error.is_some() {
+        if self.stop.is_some() {
             return;
         }
         self.separate();
         self.is_behind_element = false;
-        if self.text.len() > BYTES_MAX {
-            self.error = Some(too_long());
-        } else {
-            self.text.push('[');
-        }
+        self.stop = push(self.text, "[").err();
     }
 
     fn element(&mut self, value: &Value<'_>) {
-        if self.error.is_some() {
+        if self.stop.is_some() {
             return;
         }
         self.separate();
         self.is_behind_element = true;
-        if let Err(error) = write(self.text, value) {
-            self.error = Some(error);
-        }
+        self.stop = write(self.text, value).err();
     }
 
     fn end(&mut self) {
-        if self.error.is_none() {
+        if self.stop.is_none() {
             self.is_behind_element = true;
             self.text.push(']');
         }
     }
 }
 
-#[cold]
-fn too_long() -> String {
-    format!("the text of the value has more than {BYTES_MAX} bytes")
-}
-
-/// Appends the text of a value.
+/// Appends the text of a value, as far as a cell shows it.
 ///
 /// # Errors
-/// It is too long, or a part of the value cannot be had.
-pub(super) fn write(out: &mut String, value: &Value<'_>) -> Result<(), String> {
-    if out.len() > BYTES_MAX {
-        return Err(too_long());
-    }
+/// [`Stop`].
+pub(super) fn write(out: &mut String, value: &Value<'_>) -> Result<(), Stop> {
     if let Value::String(text) = value {
-        out.push_str(text);
-        return Ok(());
+        return push(out, text);
+    }
+    if out.len() >= BYTES_MAX {
+        return Err(Stop::Full);
     }
     write_other(out, value)
 }
 
-fn write_other(out: &mut String, value: &Value<'_>) -> Result<(), String> {
+fn write_other(out: &mut String, value: &Value<'_>) -> Result<(), Stop> {
     // Writing to a String cannot fail.
     let _ = match value {
         Value::Null | Value::Optional(None) => out.write_str("null"),
@@ -105,8 +125,9 @@ fn write_other(out: &mut String, value: &Value<'_>) -> Result<(), String> {
         Value::Int(number) => write!(out, "{number}"),
         Value::Uint(number) => write!(out, "{number}"),
         Value::Double(number) => out.write_str(&format_float(*number)),
-        Value::String(text) => out.write_str(text),
-        Value::Bytes(bytes) => out.write_str(&api::base64::encode(bytes)),
+        Value::String(text) => return push(out, text),
+        // Three bytes are four letters.
+        Value::Bytes(bytes) => return push(out, &api::base64::encode(bytes.get(..BYTES_MAX).unwrap_or(bytes))),
         Value::Duration(duration) => out.write_str(&duration.go_text()),
         Value::Timestamp(time) => out.write_str(&time.rfc3339()),
         Value::Optional(Some(value)) => return write(out, value),
@@ -126,7 +147,8 @@ fn write_other(out: &mut String, value: &Value<'_>) -> Result<(), String> {
             map.for_each(|key, value| {
                 let mut text = String::new();
                 match write(&mut text, &key) {
-                    Ok(()) => {
+                    // A longer key is truncated.
+                    Ok(()) | Err(Stop::Full) => {
                         entries.push((text, value));
                         ControlFlow::Continue(())
                     }
@@ -145,13 +167,13 @@ fn write_other(out: &mut String, value: &Value<'_>) -> Result<(), String> {
                 if index > 0 {
                     out.push_str(", ");
                 }
-                out.push_str(key);
+                push(out, key)?;
                 out.push_str(": ");
                 write(out, value)?;
             }
             out.write_str("}")
         }
-        Value::Error(error) => return Err(error.to_string()),
+        Value::Error(error) => return Err(Stop::Error(error.to_string())),
         other => write!(out, "{other}"),
     };
     Ok(())

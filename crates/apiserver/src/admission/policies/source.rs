@@ -1,0 +1,132 @@
+//! The policies and bindings of the cache, compiled.
+//!
+//! An object is compiled once per version: a change among thousands costs one compilation and a new index. Requests that
+//! come in between wait for it on threads for blocking work, never on those that serve connections.
+
+use locks::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use api::json::Value;
+use cel_kubernetes::environments::admission::Compiler;
+use registry::admission::{Binding, Catalog, Operation, Policy};
+use store::Revision;
+
+use super::super::Cluster;
+use cache::ResourceCache;
+
+const GROUP: &str = "/registry/admissionregistration.k8s.io";
+
+/// Compiled policies by key, with the revision that they were read at.
+type CompiledByKey<T> = HashMap<Arc<str>, (Revision, Arc<T>)>;
+
+/// A catalog, and the changes that it holds.
+pub(super) struct Compiled<B> {
+    versions: (u64, u64),
+    policies: CompiledByKey<Policy<B>>,
+    bindings: CompiledByKey<Binding>,
+    catalog: Catalog<B>,
+}
+
+impl<B> Compiled<B> {
+    pub(super) fn catalog(&self) -> &Catalog<B> {
+        &self.catalog
+    }
+}
+
+/// The source of the compiled policies of one kind.
+pub(super) struct Source<B> {
+    cluster: Arc<dyn Cluster>,
+    policies: (Arc<ResourceCache>, String),
+    bindings: (Arc<ResourceCache>, String),
+    compile: fn(&Value, &Compiler) -> Policy<B>,
+    compiled: RwLock<Arc<Compiled<B>>>,
+    /// Held while something is compiled, so that one request does it for all.
+    compiling: Mutex<()>,
+}
+
+impl<B> Source<B> {
+    /// Reads the policies of a resource, given by its plural name, and their bindings.
+    pub(super) fn new(cluster: &Arc<dyn Cluster>, plural: &str, compile: fn(&Value, &Compiler) -> Policy<B>) -> Self {
+        let of = |plural: &str| {
+            let prefix = format!("{GROUP}/{plural}/");
+            (cluster.cache().resource(&prefix), prefix)
+        };
+        let singular = plural.strip_suffix("ies").unwrap_or(plural);
+        let compiled = Compiled {
+            // Unlike any that is counted: the first request reads.
+            versions: (u64::MAX, u64::MAX),
+            policies: HashMap::new(),
+            bindings: HashMap::new(),
+            catalog: Catalog::default(),
+        };
+        Self {
+            cluster: cluster.clone(),
+            policies: of(plural),
+            bindings: of(&format!("{singular}ybindings")),
+            compile,
+            compiled: RwLock::new(Arc::new(compiled)),
+            compiling: Mutex::default(),
+        }
+    }
+
+    fn versions(&self) -> (u64, u64) {
+        (self.policies.0.change_count(), self.bindings.0.change_count())
+    }
+
+    fn compiled(&self) -> Arc<Compiled<B>> {
+        self.compiled.read().clone()
+    }
+
+    /// Whether no policy is bound.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bindings.0.is_empty() || self.policies.0.is_empty()
+    }
+
+    /// Whether a policy may be about a request. Compiles nothing: what is not known may be.
+    pub(super) fn may_match(&self, (group, resource): (&str, &str), operation: Operation) -> bool {
+        let compiled = self.compiled();
+        compiled.versions != self.versions() || compiled.catalog.may_match(group, resource, operation)
+    }
+
+    /// The catalog as of now. May compile.
+    pub(super) fn current(&self) -> Arc<Compiled<B>> {
+        let compiled = self.compiled();
+        if compiled.versions == self.versions() {
+            return compiled;
+        }
+        let _compiling = self.compiling.lock();
+        let (compiled, versions) = (self.compiled(), self.versions());
+        if compiled.versions == versions {
+            return compiled;
+        }
+        let Some(compiler) = self.cluster.meaning().policies() else { return compiled };
+        let policies = read(&self.policies, &compiled.policies, |policy| (self.compile)(policy, compiler));
+        let bindings = read(&self.bindings, &compiled.bindings, Binding::new);
+        let catalog = Catalog::new(values(&policies), values(&bindings));
+        let compiled = Arc::new(Compiled { versions, policies, bindings, catalog });
+        *self.compiled.write() = compiled.clone();
+        compiled
+    }
+}
+
+fn values<T>(known: &CompiledByKey<T>) -> Vec<Arc<T>> {
+    known.values().map(|(_, value)| value.clone()).collect()
+}
+
+/// Reads the objects of a cache that are not known yet.
+fn read<T>(
+    (cache, prefix): &(Arc<ResourceCache>, String),
+    before: &CompiledByKey<T>,
+    make: impl Fn(&Value) -> T,
+) -> CompiledByKey<T> {
+    let mut known = CompiledByKey::new();
+    for (key, object) in cache.list(prefix, None, 0, |_, _| true).objects {
+        let value = match before.get(&key) {
+            Some((revision, value)) if *revision == object.revision => value.clone(),
+            _ => Arc::new(make(&object.decode())),
+        };
+        known.insert(key, (object.revision, value));
+    }
+    known
+}

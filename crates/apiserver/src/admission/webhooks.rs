@@ -1,0 +1,588 @@
+//! `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`: the webhooks that users configure.
+//!
+//! [`source`] compiles configurations when they change and finds those for a request by an index, [`review`] is the document
+//! that is sent and answered, [`backends`](crate::outbound::backends) calls. Mutating webhooks are called one after the other,
+//! in the order of the names of their configurations; validating ones all at once. Follows
+//! `apiserver/pkg/admission/plugin/webhook` of Kubernetes.
+
+mod metrics;
+mod review;
+mod source;
+
+use locks::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use api::go_text::quote;
+use api::json::{self, Object, Value};
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
+use registry::admission::rules::{Match, MatchError};
+use registry::admission::{Cluster as _, GroupVersionKind, GroupVersionResource, Request};
+use registry::conversion;
+
+pub(crate) use self::metrics::WebhookMetrics;
+use self::review::{Answer, Bad};
+use self::source::{Source, Webhook};
+use super::policies::world::World;
+use super::policies::{evaluate, operation, request};
+use super::{Attributes, Cluster, Plugin, Verdict};
+use crate::outbound::backends::NoAnswer;
+use crate::random;
+use crate::resources;
+use crate::storage::recorder::Regarding;
+use crate::wire::deadline;
+use crate::wire::status::{Failure, Result};
+
+/// Reviews of rights and tokens are never sent to webhooks, nor is the configuration of admission itself, so that a webhook
+/// can always be removed.
+fn is_exempt((group, plural): (&str, &str)) -> bool {
+    match group {
+        "admissionregistration.k8s.io" => true,
+        "authentication.k8s.io" | "authorization.k8s.io" => plural.ends_with("reviews"),
+        _ => false,
+    }
+}
+
+/// A kind of webhooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Type {
+    Mutating,
+    Validating,
+}
+
+impl Type {
+    /// The name in metrics.
+    fn label(self) -> &'static str {
+        match self {
+            Type::Mutating => "admit",
+            Type::Validating => "validating",
+        }
+    }
+}
+
+/// A failed call, or a refusal.
+enum Refusal {
+    /// The call failed: the failure policy decides.
+    Call(String),
+    /// The webhook refuses, or the server cannot use its answer.
+    Final(Box<Failure>),
+}
+
+/// A webhook to call, with the documents that it sees.
+struct Invocation {
+    webhook: Arc<Webhook>,
+    /// Position among all webhooks.
+    place: usize,
+    resource: GroupVersionResource,
+    kind: GroupVersionKind,
+    object: Value,
+    old: Value,
+}
+
+/// The plugin for one kind of webhooks.
+pub(super) struct Webhooks {
+    cluster: Arc<dyn Cluster>,
+    source: Arc<Source>,
+    kind: Type,
+}
+
+/// The passes of one request's mutations.
+#[derive(Default)]
+struct Passes {
+    is_second: bool,
+    is_needed: bool,
+    has_patched: bool,
+    last_output: Option<Value>,
+    /// Webhooks that were called and can be called again,
+    previous: HashSet<String>,
+    /// and those of them that have to be.
+    again: HashSet<String>,
+}
+
+impl Passes {
+    fn require_again(&mut self) {
+        self.again.extend(self.previous.drain());
+    }
+}
+
+tokio::task_local! {
+    static PASSES: Mutex<Passes>;
+}
+
+fn with_passes<T: Default>(work: impl FnOnce(&mut Passes) -> T) -> T {
+    PASSES.try_with(|it| work(&mut it.lock())).unwrap_or_default()
+}
+
+/// The name of the plugin whose changes can bring a second pass.
+pub(super) const MUTATING: &str = "MutatingAdmissionWebhook";
+/// The name of the plugin that only refuses.
+pub(super) const VALIDATING: &str = "ValidatingAdmissionWebhook";
+
+/// Runs the passes of a request's mutations.
+pub(super) async fn in_passes<T>(passes: impl Future<Output = T>) -> T {
+    PASSES.scope(Mutex::default(), passes).await
+}
+
+/// Whether a webhook requires a second pass.
+pub(super) fn needs_second_pass() -> bool {
+    with_passes(|passes| passes.is_needed)
+}
+
+/// Starts the second pass.
+pub(super) fn begin_second_pass() {
+    with_passes(|passes| passes.is_second = true);
+}
+
+impl Webhooks {
+    pub(super) fn mutating(cluster: &Arc<dyn Cluster>) -> Self {
+        let source = Arc::new(Source::new(cluster, "mutatingwebhookconfigurations"));
+        Self { cluster: cluster.clone(), source, kind: Type::Mutating }
+    }
+
+    pub(super) fn validating(cluster: &Arc<dyn Cluster>) -> Self {
+        let source = Arc::new(Source::new(cluster, "validatingwebhookconfigurations"));
+        Self { cluster: cluster.clone(), source, kind: Type::Validating }
+    }
+
+    /// The webhooks that may be called, compiled on a thread for blocking work.
+    async fn candidates(&self, attributes: &Attributes<'_>) -> Result<Vec<(usize, Arc<Webhook>)>> {
+        let source = self.source.clone();
+        let compiled = evaluate(move |_| source.current()).await?;
+        Ok(compiled.candidates(attributes.resource_name(), operation(attributes.operation)))
+    }
+
+    /// Whether a webhook is called for a request, and with which documents.
+    async fn invocation(
+        &self,
+        attributes: &Attributes<'_>,
+        (place, webhook): (usize, &Arc<Webhook>),
+        asked: &Arc<Request>,
+    ) -> Result<Option<Invocation>> {
+        let world = World::new(self.cluster.clone(), asked);
+        let found = match webhook.filter.matches(asked, &world) {
+            Ok(None) => return Ok(None),
+            Ok(Some(found)) => found,
+            Err(MatchError::Refused(why)) if why.ends_with(" not found") => {
+                return Err(Failure::not_found(resources::NAMESPACES, &asked.namespace));
+            }
+            Err(MatchError::Refused(why) | MatchError::Unknown(why)) => return Err(Failure::internal(why)),
+        };
+        if webhook.filter.has_conditions() {
+            let (filter, cluster, asked, found) = (webhook.clone(), self.cluster.clone(), asked.clone(), found.clone());
+            let met = evaluate(move |deadline| {
+                let world = World::new(cluster, &asked);
+                filter.filter.meets_conditions(&asked, &world, &found, deadline)
+            });
+            let (met, check) = met.await?;
+            if let Some(check) = check {
+                let (operation, is_excluded) = (attributes.operation.name(), met == Ok(false));
+                self.cluster.condition_metrics().webhook(&check, self.kind.label(), operation, is_excluded);
+            }
+            match met {
+                Ok(true) => {}
+                Ok(false) => return Ok(None),
+                Err(why) => {
+                    let (group, plural) = attributes.resource_name();
+                    return Err(Failure::forbidden(group, plural, attributes.name, &why));
+                }
+            }
+        }
+        let (resource, kind) = match &found {
+            Match::Requested => (asked.resource.clone(), asked.kind.clone()),
+            Match::Equivalent(other) => (**other).clone(),
+        };
+        let (mut object, mut old) = (Value::Null, Value::Null);
+        for (document, into) in [(&asked.object, &mut object), (&asked.old, &mut old)] {
+            *into = match (document, &found) {
+                (None, _) => Value::Null,
+                (Some(document), Match::Requested) => (**document).clone(),
+                (Some(document), Match::Equivalent(_)) => {
+                    converted(&world, asked, document, &kind).await.map_err(Failure::internal)?
+                }
+            };
+        }
+        Ok(Some(Invocation { webhook: webhook.clone(), place, resource, kind, object, old }))
+    }
+
+    /// Calls a webhook; none if the call is skipped.
+    async fn call(
+        &self,
+        attributes: &Attributes<'_>,
+        invocation: &Invocation,
+        asked: &Request,
+    ) -> std::result::Result<Option<Answer>, Refusal> {
+        let webhook = &invocation.webhook;
+        if attributes.dry_run && !webhook.allows_dry_run {
+            let why = format!("admission webhook {} does not support dry run", quote(&webhook.name));
+            return Err(Refusal::Final(Failure::bad_request(why)));
+        }
+        let Some(version) = webhook.version else {
+            let why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
+            return Err(Refusal::Call(why.to_owned()));
+        };
+        let uid = String::from_utf8(random::uid_text()).unwrap_or_default();
+        let request = asked.document(&invocation.resource, &invocation.kind);
+        let review = review::of(version, &uid, request, invocation.object.clone(), invocation.old.clone());
+        let body = json::to_string(&review).into();
+        let timeout = Duration::from_secs(webhook.timeout_seconds);
+        let timeout = deadline::remaining().map_or(timeout, |remaining| remaining.min(timeout));
+        let answer = match self.cluster.backends().call(&webhook.backend, body, timeout).await {
+            Ok(answer) => answer,
+            Err(NoAnswer::Failed(why)) => return Err(Refusal::Call(format!("failed to call webhook: {why}"))),
+            Err(NoAnswer::Simulated) => {
+                self.skip(attributes, webhook);
+                return Ok(None);
+            }
+        };
+        let answer = review::read(&answer, version, &uid, self.kind == Type::Mutating).map_err(|bad| {
+            Refusal::Call(match bad {
+                Bad::Unreadable(why) => format!("failed to call webhook: {why}"),
+                Bad::Invalid(why) => format!("received invalid webhook response: {why}"),
+            })
+        })?;
+        for (key, value) in &answer.annotations {
+            if is_annotation_key(key) {
+                attributes.annotate(&format!("{}/{key}", webhook.name), value);
+            }
+        }
+        for warning in &answer.warnings {
+            if !warning.is_empty() && !warning.chars().any(char::is_control) {
+                attributes.warn(warning.clone());
+            }
+        }
+        if !answer.allowed {
+            return Err(Refusal::Final(denial(&webhook.name, answer.status)));
+        }
+        Ok(Some(answer))
+    }
+
+    /// Reports that a webhook is not called.
+    fn skip(&self, attributes: &Attributes<'_>, webhook: &Webhook) {
+        self.cluster.webhook_metrics().skipped(&webhook.name, self.kind.label());
+        let why = format!(
+            "admission webhook {} was not called: the pods of its service are simulated; map it with --backend, or use --simulated-backends=fail",
+            quote(&webhook.name)
+        );
+        let regarding = Regarding {
+            api_version: "admissionregistration.k8s.io/v1",
+            kind: match self.kind {
+                Type::Mutating => "MutatingWebhookConfiguration",
+                Type::Validating => "ValidatingWebhookConfiguration",
+            },
+            name: webhook.configuration.clone(),
+            uid: webhook.configuration_uid.clone(),
+        };
+        self.cluster.recorder().warn(&regarding, "SimulatedBackend", why.clone());
+        attributes.warn(why);
+    }
+
+    /// Calls a webhook, counts the call, and follows its failure policy.
+    async fn called(
+        &self,
+        attributes: &Attributes<'_>,
+        invocation: &Invocation,
+        asked: &Request,
+    ) -> std::result::Result<Option<Answer>, (Box<Failure>, bool)> {
+        let started = Instant::now();
+        let outcome = self.call(attributes, invocation, asked).await;
+        let (webhook, operation) = (&invocation.webhook, attributes.operation.name());
+        let (metrics, kind) = (self.cluster.webhook_metrics(), self.kind.label());
+        let refusal = match outcome {
+            Ok(answer) => {
+                metrics.called(&webhook.name, kind, operation, 200, started.elapsed());
+                return Ok(answer);
+            }
+            Err(refusal) => refusal,
+        };
+        match refusal {
+            Refusal::Final(failure) => {
+                metrics.called(&webhook.name, kind, operation, failure.code, started.elapsed());
+                metrics.rejected(&webhook.name, kind, operation, "no_error", failure.code);
+                Err((failure, false))
+            }
+            Refusal::Call(why) => {
+                let code = if webhook.ignores_failures { 200 } else { 500 };
+                metrics.called(&webhook.name, kind, operation, code, started.elapsed());
+                let why = format!("failed calling webhook {}: {why}", quote(&webhook.name));
+                if webhook.ignores_failures {
+                    metrics.failed_open(&webhook.name, kind);
+                    tracing::warn!(webhook = webhook.name, err = why, "Failed calling webhook, failing open");
+                } else {
+                    metrics.rejected(&webhook.name, kind, operation, "calling_webhook_error", 0);
+                }
+                Err((Failure::internal(why), webhook.ignores_failures))
+            }
+        }
+    }
+
+    async fn check(&self, attributes: &Attributes<'_>) -> Result<()> {
+        let candidates = self.candidates(attributes).await?;
+        if candidates.is_empty() {
+            return Ok(());
+        }
+        let object = attributes.object.map(|object| attributes.requested(object));
+        let asked = Arc::new(request(attributes, object));
+        let mut invocations = Vec::new();
+        for (place, webhook) in &candidates {
+            invocations.extend(self.invocation(attributes, (*place, webhook), &asked).await?);
+        }
+        let call = |(index, invocation): (usize, Invocation)| {
+            let asked = &asked;
+            async move { (index, self.called(attributes, &invocation, asked).await, invocation) }
+        };
+        let mut calls: FuturesUnordered<_> = invocations.into_iter().enumerate().map(call).collect();
+        // All are awaited; the first refusal to arrive is reported.
+        let mut first = Ok(());
+        while let Some((index, outcome, invocation)) = calls.next().await {
+            match outcome {
+                Ok(_) => {}
+                Err((_, true)) => {
+                    let key = format!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}");
+                    attributes.annotate(&key, &invocation.webhook.name);
+                }
+                Err((failure, false)) => first = first.and(Err(failure)),
+            }
+        }
+        first
+    }
+
+    async fn change(&self, attributes: &Attributes<'_>, object: &mut Value) -> Result<()> {
+        let candidates = self.candidates(attributes).await?;
+        with_passes(|passes| {
+            if passes.is_second && passes.last_output.as_ref() != Some(&*object) {
+                passes.require_again();
+            }
+        });
+        let (is_second, given) = (with_passes(|passes| passes.is_second), !object.is_null());
+        for (place, webhook) in &candidates {
+            let document = given.then(|| attributes.requested(object));
+            let asked = Arc::new(request(attributes, document));
+            let Some(invocation) = self.invocation(attributes, (*place, webhook), &asked).await? else { continue };
+            if is_second && !with_passes(|passes| passes.again.remove(&webhook.uid)) {
+                continue;
+            }
+            let outcome = self.called(attributes, &invocation, &asked).await;
+            let round = format!("round_{}_index_{}", u8::from(is_second), invocation.place);
+            let changed = match outcome {
+                Ok(Some(answer)) => self.patched(attributes, &invocation, &asked, &answer, &round, object).await,
+                Ok(None) => Ok(false),
+                Err((_, true)) => {
+                    attributes.annotate(&failed_open_key(&round), &webhook.name);
+                    Ok(false)
+                }
+                Err((failure, false)) => Err(failure),
+            };
+            let changed = match changed {
+                Ok(changed) => changed,
+                Err(failure) => {
+                    annotate_mutation(attributes, webhook, &round, false);
+                    return Err(failure);
+                }
+            };
+            annotate_mutation(attributes, webhook, &round, changed);
+            with_passes(|passes| {
+                if changed {
+                    passes.require_again();
+                    passes.is_needed = true;
+                }
+                if webhook.is_reinvoked {
+                    passes.previous.insert(webhook.uid.clone());
+                }
+            });
+        }
+        with_passes(|passes| passes.last_output = Some(object.clone()));
+        Ok(())
+    }
+
+    /// Applies the patch of an answer to the object; whether that counts as a change.
+    async fn patched(
+        &self,
+        attributes: &Attributes<'_>,
+        invocation: &Invocation,
+        asked: &Request,
+        answer: &Answer,
+        round: &str,
+        object: &mut Value,
+    ) -> Result<bool> {
+        let webhook = &invocation.webhook;
+        if answer.patch.is_empty() {
+            return Ok(false);
+        }
+        let failed = |why: String| {
+            let why = format!("failed calling webhook {}: {why}", quote(&webhook.name));
+            if !webhook.ignores_failures {
+                return Err(Failure::internal(why));
+            }
+            attributes.annotate(&failed_open_key(round), &webhook.name);
+            Ok(false)
+        };
+        let operations = match json::parse(&answer.patch) {
+            Ok(Value::Array(operations)) => operations,
+            Ok(Value::Null) => return Ok(false),
+            Ok(other) => {
+                let kind = other.kind();
+                return failed(format!(
+                    "received undecodable patch in webhook response: json: cannot unmarshal {kind} into Go value of type jsonpatch.Patch"
+                ));
+            }
+            Err(error) => {
+                return failed(format!("received undecodable patch in webhook response: {}", error.message));
+            }
+        };
+        if operations.is_empty() {
+            return Ok(false);
+        }
+        if let Some(other) = operations.iter().find(|it| it.as_object().is_none() && !it.is_null()) {
+            let kind = if matches!(other, Value::Int(_) | Value::Float(_)) { "number" } else { other.kind() };
+            return failed(format!(
+                "received undecodable patch in webhook response: json: cannot unmarshal {kind} into Go value of type jsonpatch.Operation"
+            ));
+        }
+        if invocation.object.is_null() {
+            return Err(Failure::internal(format!(
+                "admission webhook {} attempted to modify the object, which is not supported for this operation",
+                quote(&webhook.name)
+            )));
+        }
+        if answer.patch_type != "JSONPatch" {
+            return failed(format!("unsupported patch type {}", quote(&answer.patch_type)));
+        }
+        let patched = patching::patch::json_patch(&invocation.object, &answer.patch);
+        let patched = patched.map_err(|error| Failure::internal(error.to_string()))?;
+        let kind = &invocation.kind;
+        check_type(&patched, kind)?;
+        let mut patched = match api::types::by_kind(&kind.group, &kind.version, &kind.kind) {
+            Some(of) => api::types::decode(of, &patched).map_err(Failure::internal)?.value,
+            None => patched,
+        };
+        let world = World::new(self.cluster.clone(), asked);
+        world.prune(asked, kind, &mut patched);
+        if attributes.is_whole() {
+            patched = world.defaulted(asked, kind, patched);
+        }
+        let is_first = !with_passes(|passes| std::mem::replace(&mut passes.has_patched, true));
+        let changed = is_first || patched != invocation.object;
+        let patch = api::json!({
+            "configuration": (webhook.configuration.as_str()), "webhook": (webhook.name.as_str()),
+            "patch": operations, "patchType": "JSONPatch"
+        });
+        attributes.annotate(&format!("patch.webhook.admission.k8s.io/{round}"), &json::to_string(&patch));
+        *object = stored(attributes, &world, asked, kind, patched).await?;
+        Ok(changed)
+    }
+}
+
+/// Rejects a patch that changes `apiVersion` or `kind` of a built-in object. The error is that of Kubernetes, which
+/// decodes the
+/// result as the new type.
+fn check_type(patched: &Value, kind: &GroupVersionKind) -> Result<()> {
+    let given = |field: &str| patched.text(field);
+    let (api_version, name) = (given("apiVersion"), given("kind"));
+    let is_built_in = api::types::by_kind(&kind.group, &kind.version, &kind.kind).is_some();
+    let is_same = |given: &str, expected: &str| given.is_empty() || given == expected;
+    if !is_built_in || is_same(api_version, &kind.api_version()) && is_same(name, &kind.kind) {
+        return Ok(());
+    }
+    let why = match api::types::by_api_version(api_version, name) {
+        Some(of) => api::types::decode(of, patched).err().unwrap_or_else(|| format!("unexpected kind {}", quote(name))),
+        None => format!(
+            "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
+            quote(name),
+            quote(api_version)
+        ),
+    };
+    Err(Failure::internal(why))
+}
+
+/// A document of a request in the version of another kind.
+async fn converted(
+    world: &World,
+    asked: &Request,
+    document: &Value,
+    kind: &GroupVersionKind,
+) -> std::result::Result<Value, String> {
+    match world.webhook(asked, kind) {
+        // A document of a subresource, such as a `Scale`, is the same in all versions.
+        _ if document.str_at(&["apiVersion"]) == Some(&kind.api_version()) => Ok(document.clone()),
+        Some(serving) => serving.converted_value(document.clone()).await,
+        None => world.convert(asked, document, kind),
+    }
+}
+
+/// A patched document in the form that the chain passes on.
+async fn stored(
+    attributes: &Attributes<'_>,
+    world: &World,
+    asked: &Request,
+    kind: &GroupVersionKind,
+    mut patched: Value,
+) -> Result<Value> {
+    if !attributes.is_whole() {
+        return Ok(patched);
+    }
+    if attributes.resource.custom.is_some() {
+        if *kind == asked.kind {
+            return Ok(patched);
+        }
+        return converted(world, asked, &patched, &asked.kind).await.map_err(Failure::internal);
+    }
+    let row = resources::find(&kind.group, &kind.version, attributes.resource.plural).unwrap_or(attributes.resource);
+    conversion::to_stored(row, &kind.version, &mut patched);
+    Ok(patched)
+}
+
+fn annotate_mutation(attributes: &Attributes<'_>, webhook: &Webhook, round: &str, mutated: bool) {
+    let value = api::json!({
+        "configuration": (webhook.configuration.as_str()), "webhook": (webhook.name.as_str()), "mutated": mutated
+    });
+    attributes.annotate(&format!("mutation.webhook.admission.k8s.io/{round}"), &json::to_string(&value));
+}
+
+/// The annotation that names a mutating webhook whose failure is ignored.
+fn failed_open_key(round: &str) -> String {
+    format!("failed-open.mutation.webhook.admission.k8s.io/{round}")
+}
+
+/// The last part of a key of annotations: a qualified name without a prefix.
+fn is_annotation_key(key: &str) -> bool {
+    let is_end = |it: Option<char>| it.is_some_and(|it| it.is_ascii_alphanumeric());
+    key.len() <= 63
+        && is_end(key.chars().next())
+        && is_end(key.chars().last())
+        && key.chars().all(|it| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.'))
+}
+
+/// The refusal of a webhook. Follows `ToStatusErr` in Kubernetes' `webhook/errors/statuserror.go`.
+fn denial(name: &str, status: Option<Object>) -> Box<Failure> {
+    let status = status.unwrap_or_default();
+    let text = |field: &str| status.get(field).and_then(Value::as_str).filter(|it| !it.is_empty());
+    let start = format!("admission webhook {} denied the request", quote(name));
+    let message = match text("message").or_else(|| text("reason")) {
+        Some(why) => format!("{start}: {why}"),
+        None => format!("{start} without explanation"),
+    };
+    let code = status.get("code").and_then(Value::as_i64).unwrap_or_default().max(400);
+    let mut failure = Failure::new(u16::try_from(code).unwrap_or(500), "", message);
+    failure.given_reason = text("reason").map(ToOwned::to_owned);
+    failure.given_status = text("status").filter(|it| *it != "Success").map(ToOwned::to_owned);
+    failure.details = status.get("details").and_then(Value::as_object).cloned();
+    failure
+}
+
+impl Plugin for Webhooks {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        !self.source.is_empty()
+            && !is_exempt(attributes.resource_name())
+            && self.source.may_match(attributes.resource_name(), operation(attributes.operation))
+    }
+
+    fn mutate<'a>(&'a self, attributes: &'a Attributes<'a>, object: &'a mut Value) -> Verdict<'a> {
+        Box::pin(self.change(attributes, object))
+    }
+
+    fn validate<'a>(&'a self, attributes: &'a Attributes<'a>) -> Verdict<'a> {
+        Box::pin(self.check(attributes))
+    }
+}

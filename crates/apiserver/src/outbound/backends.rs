@@ -1,0 +1,407 @@
+//! Calls of webhooks: where their servers are, and the texts of calls that fail.
+//!
+//! Admission webhooks and conversion webhooks are called the same way. Services are resolved through their EndpointSlices.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Incoming, Outbound, Outgoing};
+use crate::resources::{self, Resource};
+use api::go_text::quote;
+use api::json::Value;
+use api::well_known::LABEL_SERVICE_NAME;
+use bytes::Bytes;
+use cache::Cache;
+use cache::stored::Served;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
+
+/// A longer answer of a webhook is a failed call.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// Go: at most this many redirects are followed, and calls repeated.
+const REPEATS_MAX: usize = 10;
+
+/// Treatment of calls to simulated pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SimulatedBackends {
+    /// They fail, as calls to servers that do not answer do in Kubernetes.
+    #[default]
+    Fail,
+    /// They are skipped, with a warning.
+    Skip,
+}
+
+/// A Service: namespace, name and port.
+pub type ServicePort = (String, String, u16);
+
+/// The server of a webhook, as a `clientConfig` names it.
+#[derive(Debug, Clone)]
+pub(crate) struct Backend {
+    place: Place,
+    /// Certificates of the authorities to trust, in PEM.
+    authorities: Bytes,
+}
+
+/// The place of a webhook's server.
+#[derive(Debug, Clone)]
+enum Place {
+    /// A URL.
+    Url(String),
+    /// A Service with a path.
+    Service { namespace: String, name: String, port: i64, path: String },
+}
+
+impl Backend {
+    /// Reads a `clientConfig`.
+    pub(crate) fn of(config: &Value) -> Self {
+        let text = |value: &Value, field: &str| value.text(field).to_owned();
+        let place = match config.get("service").filter(|it| !it.is_null()) {
+            Some(service) => Place::Service {
+                namespace: text(service, "namespace"),
+                name: text(service, "name"),
+                port: service.get("port").and_then(Value::as_i64).unwrap_or(443),
+                path: text(service, "path"),
+            },
+            None => Place::Url(text(config, "url")),
+        };
+        let authorities = api::base64::decode(&text(config, "caBundle")).unwrap_or_default();
+        // Kubernetes: a bundle of nothing but spaces is none.
+        let is_blank = authorities.iter().all(u8::is_ascii_whitespace);
+        Self { place, authorities: if is_blank { Bytes::new() } else { authorities.into() } }
+    }
+}
+
+/// The servers of webhooks, and the way to them.
+pub(crate) struct Backends {
+    pub(crate) outbound: Arc<dyn Outbound>,
+    /// The Services, EndpointSlices and Nodes.
+    pub(crate) cache: Arc<Cache>,
+    /// Services that local processes stand for.
+    pub(crate) mapped: HashMap<ServicePort, String>,
+    pub(crate) simulated: SimulatedBackends,
+}
+
+/// A Service without a pod that can be called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoPod {
+    /// The service has no EndpointSlice.
+    NoSlices,
+    /// None of its pods is ready and has the port.
+    NotReady,
+    /// Its pods are simulated, and such calls are skipped.
+    Simulated,
+}
+
+/// An address with a port, as in a URL.
+pub(crate) fn join_host_port(host: &str, port: impl std::fmt::Display) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// The address of an endpoint.
+fn address(endpoint: &Value) -> Option<&str> {
+    endpoint.get("addresses").and_then(Value::as_array).unwrap_or_default().iter().find_map(Value::as_str)
+}
+
+/// Whether an endpoint accepts connections.
+fn is_ready(endpoint: &Value) -> bool {
+    endpoint.bool_at(&["conditions", "ready"]) != Some(false)
+}
+
+/// A call without an answer.
+#[derive(Debug)]
+pub(crate) enum NoAnswer {
+    /// It failed, in Go's words.
+    Failed(String),
+    /// The server is a simulated pod, and such calls are skipped.
+    Simulated,
+}
+
+/// The server to call.
+struct Server {
+    /// The URL in texts, without a query.
+    url: String,
+    address: String,
+    host: String,
+    server_name: String,
+    path: String,
+}
+
+impl Server {
+    fn of_url(url: &str) -> Result<Self, String> {
+        let rest =
+            url.strip_prefix("https://").ok_or_else(|| format!("unsupported protocol scheme in {}", quote(url)))?;
+        let (host, path) = match rest.find('/') {
+            Some(at) => rest.split_at(at),
+            None => (rest, "/"),
+        };
+        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.is_empty() && !port.ends_with(']'));
+        let address = if has_port { host.to_owned() } else { format!("{host}:443") };
+        let server_name = address.rsplit_once(':').map_or(host, |(name, _)| name);
+        let server_name = server_name.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let url = format!("https://{host}{path}");
+        Ok(Self { url, address, host: host.to_owned(), server_name, path: path.to_owned() })
+    }
+
+    /// The server that a `Location` leads to, which may be relative to this one. Go's `ServeMux` sends such a redirect for a
+    /// path with two slashes, which envtest gives to webhooks.
+    fn redirected(self, location: &str) -> Result<Self, String> {
+        let location = location.split_once('#').map_or(location, |(before, _)| before);
+        if let Some(rest) = location.strip_prefix("//") {
+            return Self::of_url(&format!("https://{rest}"));
+        }
+        // A scheme comes before all slashes and queries.
+        let is_absolute = location.split(['/', '?']).next().is_some_and(|first| first.contains(':'));
+        if is_absolute {
+            return Self::of_url(location);
+        }
+        let own = self.path.split_once('?').map_or(self.path.as_str(), |(before, _)| before);
+        let path = match location {
+            "" => own.to_owned(),
+            query if query.starts_with('?') => format!("{own}{query}"),
+            path if path.starts_with('/') => path.to_owned(),
+            relative => format!("{}/{relative}", own.rsplit_once('/').map_or("", |(folder, _)| folder)),
+        };
+        Ok(Self { url: format!("https://{}{path}", self.host), path, ..self })
+    }
+}
+
+impl Backends {
+    /// Calls a webhook with a review, and returns the body of the answer.
+    pub(crate) async fn call(&self, backend: &Backend, review: Bytes, timeout: Duration) -> Result<Bytes, NoAnswer> {
+        let mut url = String::new();
+        let work = self.exchange(backend, review, whole_seconds(timeout), &mut url);
+        match tokio::time::timeout(timeout, work).await {
+            Ok(answer) => answer,
+            Err(_) => Err(NoAnswer::Failed(format!("Post {}: context deadline exceeded", quote(&url)))),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        backend: &Backend,
+        mut review: Bytes,
+        seconds: u64,
+        shown: &mut String,
+    ) -> Result<Bytes, NoAnswer> {
+        let mut query = format!("?timeout={seconds}s");
+        let mut server = match &backend.place {
+            Place::Url(url) => Server::of_url(url).map_err(NoAnswer::Failed)?,
+            Place::Service { namespace, name, port, path } => {
+                let host = format!("{name}.{namespace}.svc");
+                let path = if path.is_empty() { "/" } else { path };
+                let url = format!("https://{host}:{port}{path}");
+                *shown = format!("{url}{query}");
+                let failed = |why: String| NoAnswer::Failed(format!("Post {}: {why}", quote(shown)));
+                let address = self.resolve(namespace, name, *port).map_err(failed)?.ok_or(NoAnswer::Simulated)?;
+                Server { url, address, host: format!("{host}:{port}"), server_name: host, path: path.to_owned() }
+            }
+        };
+        for _ in 0..REPEATS_MAX {
+            *shown = format!("{}{query}", server.url);
+            let request = Outgoing {
+                address: server.address.clone(),
+                host: server.host.clone(),
+                server_name: server.server_name.clone(),
+                authorities: backend.authorities.clone(),
+                path: format!("{}{query}", server.path),
+                headers: headers(),
+                body: review.clone(),
+                answer_bytes_max: ANSWER_BYTES_MAX,
+            };
+            let answer = self.outbound.post(request).await;
+            let answer = answer.map_err(|why| NoAnswer::Failed(format!("Post {}: {why}", quote(shown))))?;
+            if let (301..=303 | 307 | 308, Some(to)) = (answer.code, header(&answer, LOCATION)) {
+                server = server.redirected(&to).map_err(NoAnswer::Failed)?;
+                query.clear();
+                if answer.code < 307 {
+                    // Go: such a redirect leads to a request without a body.
+                    review = Bytes::new();
+                }
+                continue;
+            }
+            let is_busy = answer.code == 429 || answer.code >= 500;
+            if let (true, Some(after)) = (is_busy, header(&answer, RETRY_AFTER).and_then(|it| it.parse::<u64>().ok())) {
+                tokio::time::sleep(Duration::from_secs(after.min(30))).await;
+                continue;
+            }
+            return read(answer).map_err(NoAnswer::Failed);
+        }
+        Err(NoAnswer::Failed(format!("Post {}: stopped after {REPEATS_MAX} redirects", quote(shown))))
+    }
+
+    /// An object of the cache.
+    pub(crate) fn object(&self, row: &Resource<'_>, namespace: &str, name: &str) -> Option<Value> {
+        let found = self.cache.resource(&row.prefix()).get(&row.key(namespace, name));
+        found.map(|object| object.decode())
+    }
+
+    /// The address of a Service; none if its pods are simulated and not to be called.
+    fn resolve(&self, namespace: &str, name: &str, port: i64) -> Result<Option<String>, String> {
+        let key = (namespace.to_owned(), name.to_owned(), u16::try_from(port).unwrap_or_default());
+        if let Some(address) = self.mapped.get(&key) {
+            return Ok(Some(address.clone()));
+        }
+        let service = self.object(resources::SERVICES, namespace, name);
+        let service = service.ok_or_else(|| format!("service {} not found", quote(name)))?;
+        if service.str_at(&["spec", "type"]) == Some("ExternalName") {
+            let host = service.text_at(&["spec", "externalName"]);
+            return Ok(Some(format!("{host}:{port}")));
+        }
+        let ports = service.list_at(&["spec", "ports"]);
+        let found = ports.iter().find(|it| it.get("port").and_then(Value::as_i64) == Some(port));
+        let found = found.ok_or_else(|| format!("no service port {port} found for service {}", quote(name)))?;
+        if service.str_at(&["spec", "clusterIP"]) == Some("None") {
+            return Err("cannot route to service with ClusterIP \"None\"".to_owned());
+        }
+        match self.pod(namespace, name, found.text("name")) {
+            Ok(address) => Ok(Some(address)),
+            Err(NoPod::Simulated) => Ok(None),
+            Err(NoPod::NoSlices | NoPod::NotReady) => {
+                Err(format!("no endpoints available for service {}", quote(name)))
+            }
+        }
+    }
+
+    /// The address of a ready pod of a Service, for the port of a name.
+    pub(crate) fn pod(&self, namespace: &str, name: &str, port_name: &str) -> Result<String, NoPod> {
+        let Some(endpoints) = self.endpoints(namespace, name, port_name) else { return Err(NoPod::NoSlices) };
+        let mut none = NoPod::NotReady;
+        for (endpoint, port) in endpoints {
+            // A simulated pod that is not ready answers as little as one that is.
+            if self.simulated == SimulatedBackends::Skip && self.is_on_simulated_node(&endpoint) {
+                none = NoPod::Simulated;
+                continue;
+            }
+            if let Some(address) = address(&endpoint).filter(|_| is_ready(&endpoint)) {
+                return Ok(join_host_port(address, port));
+            }
+        }
+        Err(none)
+    }
+
+    /// The ready pods of a Service for the port of a name: address, port and name, as EndpointSlices state them.
+    pub(crate) fn pods(&self, namespace: &str, name: &str, port_name: &str) -> Vec<(String, i64, String)> {
+        let pod = |(endpoint, port): (Value, i64)| {
+            let target = endpoint.get("targetRef")?;
+            let is_pod = target.str_at(&["namespace"]) == Some(namespace);
+            Some((address(&endpoint)?.to_owned(), port, target.str_at(&["name"]).filter(|_| is_pod)?.to_owned()))
+        };
+        let endpoints = self.endpoints(namespace, name, port_name).unwrap_or_default();
+        endpoints.into_iter().filter(|(endpoint, _)| is_ready(endpoint)).filter_map(pod).collect()
+    }
+
+    /// The endpoints of a Service with the port of a name; none if it has no EndpointSlice.
+    fn endpoints(&self, namespace: &str, name: &str, port_name: &str) -> Option<Vec<(Value, i64)>> {
+        let row = resources::ENDPOINT_SLICES;
+        let is_of_service = |_: &str, slice: &Served| slice.label(LABEL_SERVICE_NAME) == Some(name);
+        let slices = self.cache.resource(&row.prefix()).list(&row.key(namespace, ""), None, 0, is_of_service).objects;
+        if slices.is_empty() {
+            return None;
+        }
+        let mut all = Vec::new();
+        for (_, slice) in slices {
+            let slice = slice.decode();
+            let ports = slice.get("ports").and_then(Value::as_array).unwrap_or_default();
+            let port = ports.iter().find(|it| it.text("name") == port_name);
+            let Some(port) = port.and_then(|it| it.get("port")).and_then(Value::as_i64) else { continue };
+            let endpoints = slice.get("endpoints").and_then(Value::as_array).unwrap_or_default();
+            all.extend(endpoints.iter().map(|endpoint| (endpoint.clone(), port)));
+        }
+        Some(all)
+    }
+
+    fn is_on_simulated_node(&self, endpoint: &Value) -> bool {
+        self.is_simulated_node(endpoint.text("nodeName"))
+    }
+
+    /// Whether nothing runs on a node.
+    pub(crate) fn is_simulated_node(&self, name: &str) -> bool {
+        let node = self.object(resources::NODES, "", name);
+        node.is_some_and(|node| node.str_at(&["status", "nodeInfo", "kernelVersion"]) == Some("simulated"))
+    }
+}
+
+/// Go: the query shows seconds, rounded up.
+fn whole_seconds(timeout: Duration) -> u64 {
+    let part = u64::from(timeout.subsec_nanos() > 0);
+    timeout.as_secs().saturating_add(part).max(1)
+}
+
+fn headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json, */*"));
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(USER_AGENT, HeaderValue::from_static("kube-apiserver-admission"));
+    headers
+}
+
+fn header(answer: &Incoming, name: http::HeaderName) -> Option<String> {
+    answer.headers.get(name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned)
+}
+
+/// The body of an answer that is one. Follows `transformResponse` in client-go's `rest/request.go`.
+fn read(answer: Incoming) -> Result<Bytes, String> {
+    let Incoming { code, body, .. } = &answer;
+    if !(200..=206).contains(code) {
+        let status = api::json::parse(body).ok().filter(|it| it.str_at(&["kind"]) == Some("Status"));
+        let message = status.as_ref().and_then(|it| it.str_at(&["message"])).filter(|it| !it.is_empty());
+        return Err(message.map_or_else(|| code_text(*code, body), ToOwned::to_owned));
+    }
+    if body.is_empty() {
+        let kind = header(&answer, CONTENT_TYPE).unwrap_or_default();
+        return Err(format!("0-length response with status code: {code} and content type: {kind}"));
+    }
+    Ok(answer.body)
+}
+
+/// Follows `NewGenericServerResponse` in Kubernetes' `api/errors`.
+fn code_text(code: u16, body: &[u8]) -> String {
+    let said = String::from_utf8_lossy(body).trim().to_owned();
+    let text = match code {
+        400 => "the server rejected our request for an unknown reason",
+        401 => "the server has asked for the client to provide credentials",
+        403 | 406 | 415 => return said,
+        404 => "the server could not find the requested resource",
+        405 => "the server does not allow this method on the requested resource",
+        409 => "the server reported a conflict",
+        422 => "the server rejected our request due to an error in our request",
+        429 => "the server has received too many requests and has asked us to try again later",
+        503 => "the server is currently unable to handle the request",
+        504 => {
+            "the server was unable to return a response in the time allotted, but may still be processing the request"
+        }
+        500.. => return format!("an error on the server ({}) has prevented the request from succeeding", quote(&said)),
+        _ => return format!("the server responded with the status code {code} but did not return more information"),
+    };
+    text.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locations_may_be_relative() {
+        let redirected = |location: &str| {
+            let server = Server::of_url("https://hooks.test:8443//failing/a?x=1").unwrap();
+            server.redirected(location).map(|it| (it.url, it.address, it.path))
+        };
+        for (location, url) in [
+            ("/failing?timeout=10s", "https://hooks.test:8443/failing?timeout=10s"),
+            ("b", "https://hooks.test:8443//failing/b"),
+            ("b?u=https://c", "https://hooks.test:8443//failing/b?u=https://c"),
+            ("?y", "https://hooks.test:8443//failing/a?y"),
+            ("", "https://hooks.test:8443//failing/a"),
+            ("/#part", "https://hooks.test:8443/"),
+            ("//other.test/x", "https://other.test/x"),
+            ("https://other.test:1/x", "https://other.test:1/x"),
+        ] {
+            let (found, address, path) = redirected(location).unwrap();
+            assert_eq!(found, url, "{location}");
+            let host = url.trim_start_matches("https://").split('/').next().unwrap();
+            assert_eq!(address.trim_end_matches(":443"), host);
+            assert!(found.ends_with(&path));
+        }
+        assert!(redirected("http://other.test/").is_err());
+    }
+}

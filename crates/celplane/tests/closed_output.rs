@@ -1,0 +1,72 @@
+//! Commands whose output cannot be written: they end without a panic, quietly if the reader has left.
+
+use std::fs::File;
+use std::process::{Command, Stdio};
+
+use crate::shell::EXAMPLES;
+
+/// Commands that print and end.
+const COMMANDS: [&[&str]; 11] = [
+    &["version"],
+    &["version", "-o", "json"],
+    &["version", "-o", "yaml"],
+    &["completion", "bash"],
+    &["man"],
+    &["cel", "eval", "1 + 1"],
+    &["cel", "cost", "1 + 1"],
+    &["cel", "check", "1 + 1"],
+    &["cel", "ast", "1 + 1"],
+    &["check", "-f", "."],
+    &["up", "--dry-run", "--ephemeral"],
+];
+
+/// Exit code and standard error of a command with this standard output.
+fn run(arguments: &[&str], output: Stdio) -> (i32, String) {
+    let child = Command::new(env!("CARGO_BIN_EXE_celplane"))
+        .args(arguments)
+        .current_dir(EXAMPLES)
+        .stdin(Stdio::null())
+        .stdout(output)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let ended = child.wait_with_output().unwrap();
+    (ended.status.code().unwrap(), String::from_utf8(ended.stderr).unwrap())
+}
+
+#[test]
+fn closed_pipe_ends_commands_quietly() {
+    for arguments in COMMANDS {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(run(arguments, writer.into()), (0, String::new()), "{arguments:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn full_disk_is_an_error_that_names_the_output() {
+    for arguments in COMMANDS {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let (code, errors) = run(arguments, full.into());
+        assert_eq!(code, 1, "{arguments:?}: {errors}");
+        let expected = "error: cannot write to standard output: No space left on device";
+        assert!(errors.starts_with(expected), "{arguments:?}: {errors}");
+    }
+}
+
+/// If neither output can be written, the exit code remains.
+#[cfg(target_os = "linux")]
+#[test]
+fn full_disk_for_errors_is_no_panic() {
+    let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
+    for (arguments, code) in [(&["check", "-f", "nowhere"][..], 2), (&["version"], 1), (&["cel", "eval", "("], 1)] {
+        let ended = Command::new(env!("CARGO_BIN_EXE_celplane"))
+            .args(arguments)
+            .stdout(full())
+            .stderr(full())
+            .status()
+            .unwrap();
+        assert_eq!(ended.code(), Some(code), "{arguments:?}");
+    }
+}

@@ -1,0 +1,258 @@
+//! A machine for real containers: a separate mount and network namespace, in which `celplane up --runtime
+//! containerd` runs. Everything in it ends with the test.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use super::image;
+
+const PROGRAMS: [&str; 7] = ["containerd", "runc", "ctr", "kubectl", "unshare", "nsenter", "ip"];
+/// Prepares the namespaces, then waits: they live as long as this process.
+const HOLDER: &str = "mount --make-rshared / && mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up && \
+    ip link add node0 type veth peer name node0p && ip link set node0p up && ip addr add 192.168.77.1/24 dev node0 && \
+    ip link set node0 up && ip route add default via 192.168.77.254 dev node0 && echo 1 > /proc/sys/net/ipv4/ip_forward && \
+    echo ready && exec sleep 1000000";
+
+/// A machine, emptied and ended when dropped.
+pub(super) struct Machine {
+    holder: Child,
+    control_plane: Option<Child>,
+    directory: tempfile::TempDir,
+}
+
+/// Whether containers can run here. Where they must, a missing program is a failure.
+fn is_possible() -> bool {
+    let directories = ["/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/local/bin"];
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories: Vec<PathBuf> =
+        std::env::split_paths(&path).chain(directories.into_iter().map(PathBuf::from)).collect();
+    let has = |name: &&str| directories.iter().any(|directory| directory.join(name).is_file());
+    let mut missing: Vec<&str> = PROGRAMS.into_iter().filter(|name| !has(name)).collect();
+    for file in ["/usr/lib/cni/bridge", "/bin/busybox"] {
+        if !Path::new(file).is_file() {
+            missing.push(file);
+        }
+    }
+    if !rustix::process::geteuid().is_root() {
+        missing.push("root");
+    }
+    let namespaces = Command::new("unshare").args(["-m", "-n", "true"]).stderr(Stdio::null()).status();
+    if !namespaces.is_ok_and(|status| status.success()) {
+        missing.push("the right to make namespaces");
+    }
+    if missing.is_empty() {
+        return true;
+    }
+    let is_required = std::env::var("CELPLANE_REQUIRE_CONTAINERS").as_deref() == Ok("1");
+    assert!(!is_required, "containers cannot run, missing: {missing:?}");
+    eprintln!("skipped: containers cannot run, missing: {missing:?}");
+    false
+}
+
+impl Machine {
+    pub(super) fn start() -> Option<Self> {
+        if !is_possible() {
+            return None;
+        }
+        let mut holder = Command::new("unshare")
+            .args(["-m", "-n", "--propagation", "slave", "sh", "-c", HOLDER])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let mut machine = Self { holder, control_plane: None, directory: tempfile::tempdir().unwrap() };
+        assert_eq!(line, "ready\n", "the namespaces cannot be made");
+        machine.up();
+        let pause = machine.path("pause.tar");
+        image::busybox(&pause, "registry.k8s.io/pause:3.10", r#"{"Entrypoint":["/bin/busybox","sleep","1000000"]}"#);
+        let busybox = machine.path("busybox.tar");
+        image::busybox(&busybox, "registry.local/busybox:1", r#"{"Cmd":["sh"],"Env":["PATH=/bin"]}"#);
+        for archive in [pause, busybox] {
+            let socket = machine.path("data/containerd/containerd.sock");
+            let archive = archive.display().to_string();
+            machine.run("ctr", &["-a", &socket.display().to_string(), "-n", "k8s.io", "image", "import", &archive]);
+        }
+        Some(machine)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Starts the control plane with its node and waits until it is ready.
+    pub(super) fn up(&mut self) {
+        let data = self.path("data").display().to_string();
+        let binary = env!("CARGO_BIN_EXE_celplane");
+        let mut child = self
+            .command(binary, &["up", "--runtime", "containerd", "--data-dir", &data, "--port", "6443"])
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        self.control_plane = Some(child);
+        let mut said = String::new();
+        let is_ready = output.lines().map_while(Result::ok).any(|line| {
+            said.push_str(&line);
+            line.contains("ready after")
+        });
+        assert!(is_ready, "{said}");
+    }
+
+    /// Kills the control plane and its containerd.
+    pub(super) fn kill(&mut self) {
+        for id in self.processes("/celplane") {
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+        }
+        for id in self.processes("containerd\0--config") {
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+        }
+        self.control_plane.take().unwrap().wait().unwrap();
+    }
+
+    /// A command in the namespaces.
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &self.holder.id().to_string(), "-m", "-n", "--", program]).args(arguments);
+        command
+    }
+
+    /// Standard output of a command that must succeed.
+    #[track_caller]
+    pub(super) fn run(&self, program: &str, arguments: &[&str]) -> String {
+        let output = self.command(program, arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{program} {arguments:?}: {text}\n{}", self.report());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn kubectl_command(&self, arguments: &[&str]) -> Command {
+        let kubeconfig = self.path("data/admin.kubeconfig").display().to_string();
+        self.command("kubectl", &[&["--kubeconfig", kubeconfig.as_str()], arguments].concat())
+    }
+
+    /// Standard output of a `kubectl` that must succeed.
+    #[track_caller]
+    pub(super) fn kubectl(&self, arguments: &[&str]) -> String {
+        let output = self.kubectl_command(arguments).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "kubectl {arguments:?}: {text}\n{}", self.report());
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The whole outcome of a `kubectl`, with `input` on standard input.
+    pub(super) fn try_kubectl(&self, arguments: &[&str], input: &str) -> Output {
+        let mut child = self
+            .kubectl_command(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    /// Creates objects from YAML.
+    #[track_caller]
+    pub(super) fn apply(&self, manifests: &str) {
+        let output = self.try_kubectl(&["apply", "-f", "-"], manifests);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    /// Waits until a condition of `kubectl wait` holds.
+    #[track_caller]
+    pub(super) fn wait(&self, what: &str, condition: &str) {
+        self.kubectl(&["wait", what, &format!("--for={condition}"), "--timeout=90s"]);
+    }
+
+    /// A `kubectl` that runs beside the test, and its standard output.
+    pub(super) fn beside(&self, arguments: &[&str]) -> (Child, BufReader<std::process::ChildStdout>) {
+        let mut child = self.kubectl_command(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        (child, output)
+    }
+
+    /// Directories of pods that are left.
+    pub(super) fn pod_directories(&self) -> usize {
+        std::fs::read_dir(self.path("data/kubelet/pods")).map_or(0, Iterator::count)
+    }
+
+    /// Details for a failure.
+    fn report(&self) -> String {
+        let list = |arguments: &[&str]| {
+            let output = self.kubectl_command(arguments).output().unwrap();
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let log = std::fs::read_to_string(self.path("data/containerd/containerd.log")).unwrap_or_default();
+        let errors: Vec<&str> = log.lines().filter(|line| line.contains("level=error")).rev().take(5).collect();
+        let objects = list(&["get", "pods", "-A", "-o", "wide"]);
+        let events = list(&["get", "events", "--sort-by=.metadata.creationTimestamp"]);
+        format!("{objects}\n{events}\n{errors:#?}")
+    }
+
+    /// Processes whose command line names this machine's directory and `part`.
+    fn processes(&self, part: &str) -> Vec<rustix::process::Pid> {
+        let own = self.directory.path().display().to_string();
+        let named = |id: &i32| {
+            let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            line.contains(&own) && line.contains(part)
+        };
+        let all = std::fs::read_dir("/proc").unwrap().flatten();
+        let ids = all.filter_map(|entry| entry.file_name().to_string_lossy().parse::<i32>().ok());
+        ids.filter(named).filter_map(rustix::process::Pid::from_raw).collect()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // First the parents of processes, then their shims, then the namespaces.
+        for part in ["/celplane", "containerd\0--config", ""] {
+            for id in self.processes(part) {
+                let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+            }
+        }
+        if let Some(mut child) = self.control_plane.take() {
+            let _ = child.wait();
+        }
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+        remove_cgroups(Path::new("/sys/fs/cgroup"));
+    }
+}
+
+/// Removes the cgroups of this machine's node: they are empty once its processes have ended.
+fn remove_cgroups(mount: &Path) {
+    fn remove(path: &Path) {
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                remove(&entry.path());
+            }
+        }
+        // Processes of containers outlive their shims.
+        let processes = std::fs::read_to_string(path.join("cgroup.procs")).unwrap_or_default();
+        for id in processes.lines().filter_map(|line| line.parse().ok()).filter_map(rustix::process::Pid::from_raw) {
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
+        }
+        // The kernel takes a moment to remove killed processes.
+        for _ in 0..20 {
+            if std::fs::remove_dir(path).is_ok() || !path.exists() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    let hierarchies = std::fs::read_dir(mount).into_iter().flatten().flatten().map(|entry| entry.path());
+    for hierarchy in hierarchies.chain([mount.to_owned()]) {
+        for entry in std::fs::read_dir(hierarchy).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with("celplane-") {
+                remove(&entry.path());
+            }
+        }
+    }
+}

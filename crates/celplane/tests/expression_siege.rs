@@ -1,0 +1,253 @@
+//! Costly expressions just inside the limits, from one namespace, together with ordinary pods of another, which
+//! are not delayed.
+//!
+//! Pods, DaemonSets, node affinity, a RuntimeClass and claims that cannot be pruned, in `celplane up` on nodes
+//! with one distinct taint each. As a test it is small and compares no times. As a measurement, with a release
+//! build, it is the whole siege (1,000 pods and 200 DaemonSets on 500 nodes), and the time in which plain pods
+//! are bound is checked:
+//!
+//! ```text
+//! CELPLANE_BIN=target/release/celplane CELPLANE_SIEGE_SECONDS=60 cargo test -p celplane expression_siege -- --nocapture
+//! ```
+
+use std::io::{BufRead as _, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use api::apps::v1::DaemonSet;
+use api::core::v1::{Node, Pod};
+use api::json;
+use api::json::Value;
+use client::objects::{Deletion, Patch, Selection};
+use client::resources::Served as _;
+use client::{Client, Resource};
+
+use crate::cluster::program;
+
+const EVENTS: Resource = Resource::new("", "v1", "events", "Event");
+const NAMESPACES: Resource = Resource::new("", "v1", "namespaces", "Namespace");
+const RUNTIME_CLASSES: Resource = Resource::new("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass");
+const DEVICE_CLASSES: Resource = Resource::new("resource.k8s.io", "v1", "deviceclasses", "DeviceClass");
+const CLAIMS: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim");
+const ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
+
+/// Time limit for everything, on the slowest machine.
+const LIMIT: Duration = Duration::from_secs(200);
+/// Plain pods are bound within this time, in a measurement.
+const BOUND_MAX: Duration = Duration::from_secs(2);
+
+struct Plan {
+    nodes: usize,
+    pods: usize,
+    sets: usize,
+    claims: usize,
+    plain: usize,
+    /// Times are compared.
+    measures: Option<Duration>,
+}
+
+fn plan() -> Plan {
+    match std::env::var("CELPLANE_SIEGE_SECONDS") {
+        Ok(seconds) => {
+            let measures = Some(Duration::from_secs(seconds.parse().unwrap()));
+            Plan { nodes: 500, pods: 1000, sets: 200, claims: 20, plain: 200, measures }
+        }
+        Err(_) => Plan { nodes: 8, pods: 6, sets: 3, claims: 2, plain: 4, measures: None },
+    }
+}
+
+/// `celplane up`, killed when dropped.
+struct Up {
+    process: Child,
+    _directory: tempfile::TempDir,
+    kubeconfig: PathBuf,
+}
+
+impl Up {
+    fn start(nodes: usize) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let data = directory.path().join("data");
+        let mut process = Command::new(program())
+            .args(["up", "--port", "0", "--ephemeral", "--devices", "grid:8x8"])
+            .args(["--nodes", &nodes.to_string(), "--data-dir"])
+            .arg(&data)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("The API is served"), "{line}");
+        Self { process, _directory: directory, kubeconfig: data.join("admin.kubeconfig") }
+    }
+}
+
+impl Drop for Up {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// An expression with an estimate of about 755,000, which no taint satisfies.
+fn costly(input: &str, number: usize) -> String {
+    let ten = "[1,2,3,4,5,6,7,8,9,10]";
+    let inner = format!("{ten}.all(e,{input}!='x{number}')");
+    let nested = ["d", "c", "b", "a"].iter().fold(inner, |inner, variable| format!("{ten}.all({variable},{inner})"));
+    format!("{nested}&&false")
+}
+
+/// Tolerations just inside the limits: five distinct expressions.
+fn tolerations(number: usize) -> Value {
+    let texts = (0..5).map(|it| costly("taint.value", number * 5 + it));
+    Value::Array(texts.map(|text| json!({"expression": text})).collect())
+}
+
+fn pod(name: &str, spec: Value) -> Value {
+    let mut pod = json!({"metadata": {"name": name}, "spec": spec});
+    let containers = json!([{"name": "c", "image": "app:1"}]);
+    pod.get_mut("spec").and_then(Value::as_object_mut).unwrap().insert("containers", containers);
+    pod
+}
+
+fn daemon_set(name: &str, number: usize) -> Value {
+    let labels = json!({"set": name});
+    let containers = json!([{"name": "c", "image": "app:1"}]);
+    let spec = json!({"containers": containers, "tolerations": (tolerations(number))});
+    let template = json!({"metadata": {"labels": (labels.clone())}, "spec": spec});
+    json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}})
+}
+
+async fn until<F: Future<Output = bool>>(what: &str, mut holds: impl FnMut() -> F) {
+    let started = Instant::now();
+    while !holds().await {
+        assert!(started.elapsed() < LIMIT, "{what} took too long");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Gives all nodes but two a distinct taint.
+async fn taint(client: &Client, plan: &Plan) {
+    let nodes = client.objects::<Node>();
+    let is_ready = |node: &Node| {
+        let ready = node.status.conditions.iter().any(|it| it.condition_type == "Ready" && it.status == "True");
+        ready && node.spec.taints.is_empty()
+    };
+    until("starting", || async {
+        nodes
+            .list(&Selection::default())
+            .await
+            .is_ok_and(|list| list.items.iter().filter(|it| is_ready(it)).count() == plan.nodes)
+    })
+    .await;
+    for number in 2..plan.nodes {
+        let taints = json!([{"key": "siege", "value": (number.to_string()), "effect": "NoSchedule"}]);
+        let patch = json!({"spec": {"taints": taints}});
+        nodes.patch("", &format!("node-{number}"), "", Patch::Merge, &patch).await.unwrap();
+    }
+}
+
+/// Creates everything that is costly, all within the limits.
+async fn attack(client: &Client, plan: &Plan) {
+    let pods = client.documents(Pod::RESOURCE);
+    let class =
+        json!({"metadata": {"name": "costly"}, "handler": "h", "scheduling": {"tolerations": (tolerations(90_000))}});
+    client.documents(RUNTIME_CLASSES).create("", &class).await.unwrap();
+    for number in 0..plan.pods {
+        let spec = match number % 4 {
+            0 => json!({"runtimeClassName": "costly"}),
+            1 => {
+                let texts = (0..4).map(|it| costly("node.labels['kubernetes.io/hostname']", number * 5 + it));
+                let terms = texts.map(|text| json!({"matchCELExpressions": [text]})).collect();
+                let required = json!({"nodeSelectorTerms": (Value::Array(terms))});
+                json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}})
+            }
+            // Never on a node without a taint, so that every taint is evaluated.
+            _ => json!({"nodeSelector": {"nowhere": "true"}, "tolerations": (tolerations(number))}),
+        };
+        pods.create("hostile", &pod(&format!("p{number}"), spec)).await.unwrap();
+    }
+    for number in 0..plan.sets {
+        let set = daemon_set(&format!("d{number}"), 10_000 + number);
+        client.documents(DaemonSet::RESOURCE).create("hostile", &set).await.unwrap();
+    }
+    let class = json!({"metadata": {"name": "mla"}, "spec": {}});
+    client.documents(DEVICE_CLASSES).create("", &class).await.unwrap();
+    for number in 0..plan.claims {
+        let name = format!("c{number}");
+        let attribute = |name: &str| format!("d.attributes[\"mla.example.com\"].{name}");
+        // Partial sets do not decide whether the complete set satisfies it.
+        let expression =
+            format!("devices.map(d, {}*8 + {}).sum() % 7 == {}", attribute("row"), attribute("col"), 8 + number);
+        let requests = json!([{"name": "r", "exactly": {"deviceClassName": "mla", "count": 4}}]);
+        let constraints = json!([{"requests": ["r"], "cel": {"expression": expression}}]);
+        let devices = json!({"requests": requests, "constraints": constraints});
+        let claim = json!({"metadata": {"name": (name.clone())}, "spec": {"devices": devices}});
+        client.documents(CLAIMS).create("hostile", &claim).await.unwrap();
+        let spec = json!({"resourceClaims": [{"name": "r", "resourceClaimName": (name.clone())}]});
+        pods.create("hostile", &pod(&name, spec)).await.unwrap();
+    }
+}
+
+/// Creates a plain pod in another namespace; the time until it is bound.
+async fn bind_plain(client: &Client, number: usize) -> Duration {
+    let name = format!("plain-{number}");
+    let started = Instant::now();
+    client.documents(Pod::RESOURCE).create("ordinary", &pod(&name, json!({}))).await.unwrap();
+    let pods = client.objects::<Pod>();
+    until("binding a plain pod", || async {
+        pods.get("ordinary", &name).await.is_ok_and(|pod| !pod.spec.node_name.is_empty())
+    })
+    .await;
+    let bound = started.elapsed();
+    // Only two nodes have no taint: a long run must not fill them.
+    let now = Deletion { grace_period_seconds: Some(0), ..Deletion::default() };
+    client.documents(Pod::RESOURCE).delete("ordinary", &name, &now).await.unwrap();
+    bound
+}
+
+async fn events_say(client: &Client, kind: &str, text: &str) -> bool {
+    let hostile = Selection { namespace: "hostile".to_owned(), ..Selection::default() };
+    let Ok(events) = client.documents(EVENTS).list(&hostile).await else { return false };
+    events.items.iter().any(|event| {
+        event.str_at(&["involvedObject", "kind"]) == Some(kind)
+            && event.str_at(&["message"]).is_some_and(|message| message.contains(text))
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_pods_are_bound_beside_costly_expressions() {
+    let plan = plan();
+    let mut up = Up::start(plan.nodes);
+    let client = Client::from_kubeconfig(&up.kubeconfig, None, "siege").await.unwrap();
+    for name in ["hostile", "ordinary"] {
+        client.documents(NAMESPACES).create("", &json!({"metadata": {"name": name}})).await.unwrap();
+        until("an account", || async { client.documents(ACCOUNTS).get(name, "default").await.is_ok() }).await;
+    }
+    taint(&client, &plan).await;
+    let mut many = tolerations(80_000);
+    many.as_array_mut().unwrap().push(json!({"expression": (costly("taint.value", 1))}));
+    let refused = client.documents(Pod::RESOURCE).create("hostile", &pod("above", json!({"tolerations": many}))).await;
+    assert!(refused.unwrap_err().to_string().contains("add up to 4533306"), "six are above the limit");
+    attack(&client, &plan).await;
+    let mut times = Vec::new();
+    let started = Instant::now();
+    while times.len() < plan.plain || plan.measures.is_some_and(|length| started.elapsed() < length) {
+        times.push(bind_plain(&client, times.len()).await);
+        let health = client.get_as("/livez", "text/plain").await.unwrap();
+        assert_eq!(&health[..], b"ok");
+    }
+    let budget = "exceeded the budget of one";
+    until("the event of a pod", || events_say(&client, "Pod", budget)).await;
+    until("the event of a daemon set", || events_say(&client, "DaemonSet", budget)).await;
+    assert!(up.process.try_wait().unwrap().is_none(), "the process is still there");
+    times.sort();
+    let p99 = times[(times.len() * 99).div_ceil(100) - 1];
+    println!(
+        "{} plain pods: p50 {:?}, p99 {p99:?}, max {:?}",
+        times.len(),
+        times[times.len() / 2],
+        times[times.len() - 1]
+    );
+    assert!(plan.measures.is_none() || p99 <= BOUND_MAX, "p99 {p99:?}");
+}

@@ -1,0 +1,199 @@
+//! A containerd of our own for `celplane up`: its state, sockets and network configuration are in the data directory, and no
+//! other containerd of the machine is touched.
+//!
+//! Containers outlive it: they belong to its shims, and the next start finds them again.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use cri::messages as m;
+use telemetry::logs::chain;
+use tracing::warn;
+
+/// Time limit for containerd's answer.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(50);
+/// Directories in which distributions put CNI plugins.
+const CNI_DIRECTORIES: [&str; 4] = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni", "/usr/local/lib/cni"];
+/// Directories of programs beside those of the caller's `PATH`: not every user has the administrator's.
+const PROGRAM_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
+
+/// A containerd that this process started.
+pub struct Containerd {
+    child: Child,
+    endpoint: String,
+}
+
+/// The file of a program, if it is installed.
+#[must_use]
+pub fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let directories = std::env::split_paths(&path).chain(PROGRAM_DIRECTORIES.iter().map(PathBuf::from));
+    directories.map(|directory| directory.join(name)).find(|file| file.is_file())
+}
+
+/// The directory of CNI plugins, if they are installed.
+#[must_use]
+pub fn plugins() -> Option<PathBuf> {
+    CNI_DIRECTORIES.iter().map(PathBuf::from).find(|directory| directory.join("bridge").is_file())
+}
+
+/// Programs and plugins that are missing, each with the Debian package that has it.
+#[must_use]
+pub fn missing() -> Vec<(&'static str, &'static str)> {
+    let programs = [("containerd", "containerd"), ("runc", "runc"), ("iptables", "iptables")];
+    let mut missing: Vec<_> = programs.into_iter().filter(|(name, _)| program(name).is_none()).collect();
+    if plugins().is_none() {
+        missing.push(("the CNI plugins bridge, host-local and portmap", "containernetworking-plugins"));
+    }
+    missing
+}
+
+impl Containerd {
+    /// Starts containerd in a directory and waits until it answers.
+    ///
+    /// # Errors
+    /// Programs that are missing, files that cannot be written, or a containerd that ends.
+    pub async fn start(directory: &Path) -> Result<Self> {
+        if !rustix::process::geteuid().is_root() {
+            bail!("containers need root: run this as root, or without `--runtime containerd` for simulated nodes");
+        }
+        let missing = missing();
+        if !missing.is_empty() {
+            let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
+            let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
+            bail!("missing: {}; on Debian: apt-get install {}", names.join(", "), packages.join(" "));
+        }
+        let directory = std::path::absolute(directory)?;
+        let network = directory.join("cni");
+        std::fs::create_dir_all(&network).with_context(|| format!("cannot create `{}`", network.display()))?;
+        std::fs::write(network.join("10-celplane.conflist"), network_configuration(&directory))?;
+        let file = directory.join("config.toml");
+        std::fs::write(&file, configuration(&directory, &plugins().unwrap_or_default()))?;
+        let log = File::create(directory.join("containerd.log"))?;
+        let program = program("containerd").context("containerd is missing")?;
+        let mut path = std::env::var_os("PATH").unwrap_or_default();
+        path.push(":/usr/sbin:/sbin");
+        let child = Command::new(program)
+            .arg("--config")
+            .arg(&file)
+            .env("PATH", path)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // A Ctrl-C is for this process, which then ends containerd.
+            .process_group(0)
+            .spawn()
+            .context("cannot start containerd")?;
+        let endpoint = format!("unix://{}", socket(&directory).display());
+        let mut containerd = Self { child, endpoint };
+        containerd.wait(&directory).await?;
+        Ok(containerd)
+    }
+
+    async fn wait(&mut self, directory: &Path) -> Result<()> {
+        let client = cri::Client::new(&self.endpoint)?;
+        let begun = Instant::now();
+        loop {
+            let log = directory.join("containerd.log");
+            if let Some(status) = self.child.try_wait()? {
+                bail!("containerd ended ({status}); see `{}`", log.display());
+            }
+            let answer = client.version(m::VersionRequest::default()).await;
+            if answer.is_ok() {
+                return Ok(());
+            }
+            if begun.elapsed() > START_TIMEOUT {
+                bail!("containerd does not answer; see `{}`", log.display());
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The address of its CRI.
+    #[must_use]
+    pub fn endpoint(&self) -> &str {
+        &self.endpoint
+    }
+}
+
+impl Drop for Containerd {
+    /// Ends containerd. Containers run on.
+    fn drop(&mut self) {
+        let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(id) = id {
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        }
+        if let Err(error) = self.child.wait() {
+            warn!(err = %chain(&error), "Could not wait for containerd");
+        }
+    }
+}
+
+fn socket(directory: &Path) -> PathBuf {
+    directory.join("containerd.sock")
+}
+
+/// The configuration of containerd, in the form that versions 1.6 to 2 read.
+fn configuration(directory: &Path, plugins: &Path) -> String {
+    let (directory, plugins) = (directory.display(), plugins.display());
+    // Without CAP_SYS_RESOURCE the score of the pause container cannot be lowered, and every sandbox would fail.
+    format!(
+        r#"version = 2
+root = "{directory}/root"
+state = "{directory}/state"
+[grpc]
+  address = "{directory}/containerd.sock"
+[ttrpc]
+  address = "{directory}/containerd.sock.ttrpc"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "registry.k8s.io/pause:3.10"
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  stream_server_address = "127.0.0.1"
+  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+    runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{plugins}"
+    conf_dir = "{directory}/cni"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{directory}/registries"
+"#
+    )
+}
+
+/// A bridge for the pods of this machine.
+fn network_configuration(directory: &Path) -> String {
+    let ipam = api::json!({
+        "type": "host-local", "dataDir": (directory.join("addresses").display().to_string()),
+        "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}],
+    });
+    api::json::to_string(&api::json!({
+        "cniVersion": "0.4.0", "name": "celplane",
+        "plugins": [
+            {"type": "bridge", "bridge": "celplane0", "isGateway": true, "ipMasq": true, "hairpinMode": true, "ipam": ipam},
+            {"type": "portmap", "capabilities": {"portMappings": true}},
+        ],
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_in_the_directory() {
+        let text = configuration(Path::new("/data/containerd"), Path::new("/usr/lib/cni"));
+        for line in
+            ["root = \"/data/containerd/root\"", "conf_dir = \"/data/containerd/cni\"", "bin_dir = \"/usr/lib/cni\""]
+        {
+            assert!(text.contains(line), "{line}");
+        }
+        let network = api::json::parse(network_configuration(Path::new("/data")).as_bytes()).unwrap();
+        assert_eq!(network.str_at(&["name"]), Some("celplane"));
+    }
+}

@@ -1,0 +1,237 @@
+//! Actions that probes and hooks share: a command in the container, a request, a connection.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use api::json::Value;
+use cri::Client;
+use cri::messages as m;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+use super::manifest::texts;
+
+/// The most that is read of a response.
+const RESPONSE_BYTES_MAX: u64 = 10 << 10;
+/// Extra time for a command in addition to its time limit, in which the runtime reports the timeout.
+const MARGIN: Duration = Duration::from_secs(1);
+
+/// The outcome of an action.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The action succeeded.
+    Success,
+    /// The action failed, with a message for users.
+    Failure(String),
+    /// The action could not be tried.
+    Error(String),
+}
+
+/// Container and address of an action.
+#[derive(Debug, Clone)]
+pub(super) struct Place {
+    pub(super) container_id: String,
+    pub(super) address: String,
+}
+
+/// A port that a probe or hook names: a number, or the name of one of the container's ports.
+pub(super) fn port(container: &Value, given: Option<&Value>) -> Option<u16> {
+    let number_of = match given? {
+        Value::String(name) => {
+            let named = container.list("ports").iter().find(|it| it.text("name") == name.as_str());
+            named.and_then(|it| it.i64_at(&["containerPort"])).or_else(|| name.parse().ok())?
+        }
+        other => other.as_i64()?,
+    };
+    u16::try_from(number_of).ok().filter(|port| *port != 0)
+}
+
+/// Runs a command in a container.
+pub(super) async fn exec(
+    runtime: &Client,
+    place: &Place,
+    command: &[String],
+    timeout: Duration,
+) -> Result<(i32, String), String> {
+    let request = m::ExecSyncRequest {
+        container_id: place.container_id.clone(),
+        cmd: command.to_vec(),
+        timeout: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+    };
+    let answer = tokio::time::timeout(timeout.saturating_add(MARGIN), runtime.exec_sync(request)).await;
+    let ran_out = || format!("command timed out: \"{}\" timed out after {}s", command.join(" "), timeout.as_secs());
+    match answer {
+        Err(_) => Ok((-1, ran_out())),
+        Ok(Err(status)) if status.code() == cri::Code::DeadlineExceeded => Ok((-1, ran_out())),
+        Ok(Err(status)) => Err(format!("rpc error: code = {:?} desc = {}", status.code(), status.message())),
+        Ok(Ok(answer)) => {
+            let mut output = answer.stdout;
+            output.extend(answer.stderr);
+            output.truncate(usize::try_from(RESPONSE_BYTES_MAX).unwrap_or(usize::MAX));
+            Ok((answer.exit_code, String::from_utf8_lossy(&output).into_owned()))
+        }
+    }
+}
+
+/// Connects to a port.
+pub(super) async fn connect(address: SocketAddr, timeout: Duration) -> Result<TcpStream, String> {
+    match tokio::time::timeout(timeout, TcpStream::connect(address)).await {
+        Ok(Ok(stream)) => Ok(stream),
+        Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
+            Err(format!("dial tcp {address}: connect: connection refused"))
+        }
+        Ok(Err(error)) => Err(format!("dial tcp {address}: {error}")),
+        Err(_) => Err(format!("dial tcp {address}: i/o timeout")),
+    }
+}
+
+/// The address of an action: the host that it names, or the pod's.
+pub(super) fn address(place: &Place, container: &Value, action: &Value) -> Result<SocketAddr, String> {
+    let host = match action.text("host") {
+        "" => place.address.as_str(),
+        given => given,
+    };
+    let port = port(container, action.get("port")).ok_or("strconv.ParseInt: parsing port: invalid syntax")?;
+    let ip = host.parse().map_err(|_| format!("cannot use host \"{host}\": only addresses are supported"))?;
+    Ok(SocketAddr::new(ip, port))
+}
+
+/// Sends a GET request; returns the status code, or a failure with the text of Go's client.
+pub(super) async fn http_get(
+    place: &Place,
+    container: &Value,
+    action: &Value,
+    timeout: Duration,
+) -> Result<u16, String> {
+    let address = address(place, container, action)?;
+    let path = match action.text("path") {
+        "" => "/".to_owned(),
+        given if given.starts_with('/') => given.to_owned(),
+        given => format!("/{given}"),
+    };
+    let url = format!("http://{address}{path}");
+    let failed = |why: String| format!("Get \"{url}\": {why}");
+    let version = api::kubernetes::VERSION;
+    let mut headers =
+        format!("GET {path} HTTP/1.1\r\nUser-Agent: kube-probe/{version}\r\nAccept: */*\r\nConnection: close\r\n");
+    let mut host = address.to_string();
+    for header in action.list("httpHeaders") {
+        let (name, value) = (header.text("name"), header.text("value"));
+        if name.contains(['\r', '\n']) || value.contains(['\r', '\n']) {
+            return Err("a header contains a line break".to_owned());
+        }
+        match name.eq_ignore_ascii_case("host") {
+            true => host = value.to_owned(),
+            false => headers.push_str(&format!("{name}: {value}\r\n")),
+        }
+    }
+    headers.push_str(&format!("Host: {host}\r\n\r\n"));
+    if path.contains(['\r', '\n', ' ']) {
+        return Err("the path contains a blank or a line break".to_owned());
+    }
+    let exchange = async {
+        let mut stream = connect(address, timeout).await?;
+        stream.write_all(headers.as_bytes()).await.map_err(|error| error.to_string())?;
+        let mut answer = Vec::new();
+        stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut answer).await.map_err(|error| error.to_string())?;
+        let line = String::from_utf8_lossy(&answer);
+        let code = line.strip_prefix("HTTP/1.").and_then(|it| it.split(' ').nth(1)).and_then(|it| it.parse().ok());
+        code.ok_or_else(|| "EOF".to_owned())
+    };
+    match tokio::time::timeout(timeout, exchange).await {
+        Ok(outcome) => outcome.map_err(failed),
+        Err(_) => Err(failed("context deadline exceeded (Client.Timeout exceeded while awaiting headers)".to_owned())),
+    }
+}
+
+/// Runs the action of a probe.
+pub(super) async fn probe(
+    runtime: &Client,
+    place: &Place,
+    container: &Value,
+    probe: &Value,
+    timeout: Duration,
+) -> Outcome {
+    if let Some(action) = probe.get("exec") {
+        return match exec(runtime, place, &texts(action, &["command"]), timeout).await {
+            Ok((0, _)) => Outcome::Success,
+            Ok((_, output)) => Outcome::Failure(output),
+            Err(why) => Outcome::Error(why),
+        };
+    }
+    if let Some(action) = probe.get("httpGet") {
+        if action.text("scheme").eq_ignore_ascii_case("HTTPS") {
+            return Outcome::Error("HTTPS probes are not supported by this node agent".to_owned());
+        }
+        return match http_get(place, container, action, timeout).await {
+            Ok(200..400) => Outcome::Success,
+            Ok(code) => Outcome::Failure(format!("HTTP probe failed with statuscode: {code}")),
+            Err(why) => Outcome::Failure(why),
+        };
+    }
+    if let Some(action) = probe.get("tcpSocket") {
+        let connected = match address(place, container, action) {
+            Ok(address) => connect(address, timeout).await,
+            Err(why) => return Outcome::Error(why),
+        };
+        return connected.map_or_else(Outcome::Failure, |_| Outcome::Success);
+    }
+    if let Some(action) = probe.get("grpc") {
+        return match address(place, container, action) {
+            Ok(address) => grpc(address, action.text("service"), timeout).await,
+            Err(why) => Outcome::Error(why),
+        };
+    }
+    Outcome::Error("missing probe handler".to_owned())
+}
+
+async fn grpc(address: SocketAddr, service: &str, timeout: Duration) -> Outcome {
+    match cri::health::check(address, service, timeout).await {
+        Ok(cri::health::SERVING) => Outcome::Success,
+        Ok(2) => Outcome::Failure("service unhealthy (responded with \"NOT_SERVING\")".to_owned()),
+        Ok(_) => Outcome::Failure("service unhealthy (responded with \"UNKNOWN\")".to_owned()),
+        Err(status) if status.code() == cri::Code::Unimplemented => Outcome::Failure(
+            "this server does not implement the grpc health protocol (grpc.health.v1.Health)".to_owned(),
+        ),
+        Err(_) => {
+            let limit = timeout.as_secs();
+            Outcome::Failure(format!(
+                "timeout: failed to connect service \"{address}\" within {limit}s: context deadline exceeded"
+            ))
+        }
+    }
+}
+
+/// Runs the action of a hook.
+///
+/// # Errors
+/// A message for users.
+pub(super) async fn hook(
+    runtime: &Client,
+    place: &Place,
+    container: &Value,
+    hook: &Value,
+    timeout: Duration,
+) -> Result<(), String> {
+    if let Some(action) = hook.get("exec") {
+        let command = texts(action, &["command"]);
+        let shown = command.join(" ");
+        return match exec(runtime, place, &command, timeout).await {
+            Ok((0, _)) => Ok(()),
+            Ok((code, output)) => Err(format!(
+                "error: command '{shown}' exited with {code}: , message: {}",
+                api::json::to_string(&output.as_str().into())
+            )),
+            Err(why) => Err(format!("error: {why}, message: \"\"")),
+        };
+    }
+    if let Some(action) = hook.get("httpGet") {
+        return http_get(place, container, action, timeout).await.map(|_| ()).map_err(|why| format!("error: {why}"));
+    }
+    if let Some(action) = hook.get("sleep") {
+        let seconds = action.i64_at(&["seconds"]).and_then(|it| u64::try_from(it).ok()).unwrap_or(0);
+        tokio::time::sleep(Duration::from_secs(seconds).min(timeout)).await;
+        return Ok(());
+    }
+    Ok(())
+}

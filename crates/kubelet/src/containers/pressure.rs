@@ -1,0 +1,434 @@
+//! Resources of the node that run out: volumes above their limits, disk, and memory. Unused images are removed first, then
+//! pods are evicted, one at a time.
+//!
+//! Follows `pkg/kubelet/eviction` and `images/image_gc_manager.go` of Kubernetes, with their default thresholds and texts.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use api::Quantity;
+use api::core::v1::Pod;
+use api::json::{Text, Value};
+use api::quantity::Format;
+use api::time::Timestamp;
+use cri::messages as m;
+use locks::Mutex;
+use matching::resources::QosClass;
+use telemetry::logs::chain;
+use tracing::{debug, info};
+
+use super::Shared;
+use super::configs::POD_UID;
+use super::manifest::{self, amount};
+use crate::runtime::Pressure;
+
+/// Images are removed when the disk is fuller than the first, until it is emptier than the second, in percent.
+const IMAGES_PERCENT: (u64, u64) = (85, 80);
+/// Images are kept for this long after their last use.
+const IMAGE_AGE_MIN: Duration = Duration::from_secs(120);
+/// The node reports pressure for this long after its end.
+const PRESSURE_PERIOD: Duration = Duration::from_secs(300);
+/// Pods of at least this priority are not evicted.
+const CRITICAL: i64 = 2_000_000_000;
+/// Most files of a volume that are counted in one look.
+const FILES_MAX: usize = 200_000;
+
+/// Amounts below which the node is under pressure; 0 disables a check.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Thresholds {
+    /// Available memory in bytes.
+    pub memory: i64,
+    /// Free part of the disk in percent.
+    pub disk_percent: u64,
+    /// Free part of the disk's inodes in percent.
+    pub inodes_percent: u64,
+}
+
+impl Default for Thresholds {
+    /// Those of Kubernetes.
+    fn default() -> Self {
+        Self { memory: 100 << 20, disk_percent: 10, inodes_percent: 5 }
+    }
+}
+
+impl std::str::FromStr for Thresholds {
+    type Err = String;
+
+    /// Reads `memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%`. Signals that are not named are not
+    /// checked.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut thresholds = Self { memory: 0, disk_percent: 0, inodes_percent: 0 };
+        for part in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
+            let (signal, amount) = part.split_once('<').ok_or_else(|| format!("`{part}` is not SIGNAL<AMOUNT"))?;
+            let percent = || {
+                let number = amount.strip_suffix('%').and_then(|it| it.parse().ok()).filter(|it| *it < 100_u64);
+                number.ok_or_else(|| format!("`{amount}` is not a percentage below 100%"))
+            };
+            match signal {
+                "memory.available" => {
+                    let bytes = Quantity::parse(amount).ok().map(|it| it.value()).filter(|it| *it >= 0);
+                    thresholds.memory = bytes.ok_or_else(|| format!("`{amount}` is not an amount of memory"))?;
+                }
+                "nodefs.available" => thresholds.disk_percent = percent()?,
+                "nodefs.inodesFree" => thresholds.inodes_percent = percent()?,
+                _ => return Err(format!("signal `{signal}` is not supported")),
+            }
+        }
+        Ok(thresholds)
+    }
+}
+
+/// State between two looks.
+#[derive(Default)]
+pub(super) struct PressureState {
+    /// Pods to evict, with the message.
+    evicted: Mutex<HashMap<Text, String>>,
+    /// Time of the last pressure of each kind.
+    memory: Mutex<Option<Timestamp>>,
+    disk: Mutex<Option<Timestamp>>,
+    /// Time of the last use of each image.
+    images: Mutex<BTreeMap<String, Timestamp>>,
+}
+
+/// A candidate for eviction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Candidate {
+    uid: Text,
+    priority: i64,
+    usage: i64,
+    request: i64,
+}
+
+/// The pod to evict first: one that uses more than it requested, then the least important, then the one that exceeds its
+/// request most.
+fn first(mut all: Vec<Candidate>) -> Option<Candidate> {
+    all.sort_by_key(|it| (it.usage <= it.request, it.priority, it.request.saturating_sub(it.usage)));
+    all.into_iter().find(|it| it.priority < CRITICAL)
+}
+
+/// A file system: percent of bytes and inodes that are free.
+fn free(path: &Path) -> Option<(u64, u64)> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    let percent = |free: u64, all: u64| free.saturating_mul(100).checked_div(all).unwrap_or(100);
+    Some((percent(found.f_bavail, found.f_blocks), percent(found.f_favail, found.f_files)))
+}
+
+/// Bytes that the files below a directory take on disk. Counting ends once it is more than `enough`.
+fn usage(directory: &Path, enough: i64) -> i64 {
+    let (mut total, mut files) = (0_i64, 0_usize);
+    let mut left: Vec<PathBuf> = vec![directory.to_owned()];
+    let mut counted = HashSet::new();
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            // Links are not followed.
+            let Ok(metadata) = entry.metadata() else { continue };
+            files = files.saturating_add(1);
+            if files > FILES_MAX || total > enough {
+                return total;
+            }
+            if metadata.is_dir() {
+                left.push(entry.path());
+            }
+            if metadata.nlink() <= 1 || counted.insert(metadata.ino()) {
+                let blocks = i64::try_from(metadata.blocks()).unwrap_or(i64::MAX);
+                total = total.saturating_add(blocks.saturating_mul(512));
+            }
+        }
+    }
+    total
+}
+
+/// The available memory in `/proc/meminfo`, in bytes.
+fn available_memory(text: &str) -> Option<i64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.split_whitespace().next()?.parse::<i64>().ok()?.checked_mul(1024)
+}
+
+fn quantity(bytes: i64) -> String {
+    Quantity::new(bytes, Format::BinarySi).to_string()
+}
+
+impl Shared {
+    /// The message with which a pod is evicted; nothing if it is not.
+    pub(super) fn eviction(&self, uid: &str) -> Option<String> {
+        self.pressure.evicted.lock().get(uid).cloned()
+    }
+
+    pub(super) fn forget_eviction(&self, uid: &str) {
+        self.pressure.evicted.lock().remove(uid);
+    }
+
+    /// The pressure that the node reports.
+    pub(super) fn reported_pressure(&self) -> Pressure {
+        let now = self.clock.now();
+        let holds = |last: &Mutex<Option<Timestamp>>| last.lock().is_some_and(|last| last.until(now) < PRESSURE_PERIOD);
+        Pressure { memory: holds(&self.pressure.memory), disk: holds(&self.pressure.disk) }
+    }
+
+    /// Looks after volumes, disk and memory once.
+    pub(super) async fn relieve(&self) {
+        let now = self.clock.now();
+        self.check_volumes().await;
+        self.relieve_disk(now).await;
+        let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_memory(&text));
+        if let Some(available) = memory.filter(|it| *it < self.thresholds.memory) {
+            *self.pressure.memory.lock() = Some(now);
+            self.evict_for_memory(available).await;
+        }
+    }
+
+    fn evict(&self, pod: &Pod, message: String) {
+        if self.pressure.evicted.lock().insert(pod.metadata.uid.clone(), message).is_none() {
+            info!(pod = %pod.metadata.key(), "Evicting pod");
+            self.wake(pod);
+        }
+    }
+
+    /// Pods that this agent runs, with their manifests.
+    async fn active(&self) -> Vec<(Pod, std::sync::Arc<Value>)> {
+        let states: Vec<_> = self.pods().values().cloned().collect();
+        let mut active = Vec::new();
+        for state in states {
+            if state.is_stopping.load(std::sync::atomic::Ordering::Acquire) {
+                continue;
+            }
+            // A pod that is being worked on is looked at the next time.
+            let Ok(work) = state.work.try_lock() else { continue };
+            let manifest = work.manifest.clone();
+            if let Some((pod, manifest)) =
+                manifest.and_then(|it| Some((api::json::from_value::<Pod>(&it).ok()?, it.clone())))
+            {
+                active.push((pod, manifest));
+            }
+        }
+        active
+    }
+
+    /// Evicts pods whose volumes on disk exceed their limits.
+    async fn check_volumes(&self) {
+        for (pod, manifest) in self.active().await {
+            for volume in manifest.list_at(&["spec", "volumes"]) {
+                let source = volume.get("emptyDir");
+                let Some(source) = source.filter(|it| it.text("medium") != "Memory") else { continue };
+                let given = source.text("sizeLimit");
+                let Some(limit) = Quantity::parse(given).ok().map(|it| it.value()).filter(|it| *it > 0) else {
+                    continue;
+                };
+                let name = volume.text("name").to_owned();
+                let path = self.directory(&pod.metadata.uid).join("volumes/kubernetes.io~empty-dir").join(&name);
+                let used = tokio::task::spawn_blocking(move || usage(&path, limit)).await.unwrap_or(0);
+                if used > limit {
+                    let message = format!("Usage of EmptyDir volume \"{name}\" exceeds the limit \"{given}\". ");
+                    self.evict(&pod, message);
+                }
+            }
+        }
+    }
+
+    async fn relieve_disk(&self, now: Timestamp) {
+        self.note_images(now).await;
+        let info = self.runtime.image_fs_info(m::ImageFsInfoRequest {}).await.unwrap_or_default();
+        let mounted = info.image_filesystems.first().and_then(|it| it.fs_id.as_ref()).map(|it| it.mountpoint.clone());
+        let images = mounted.map(PathBuf::from).filter(|it| it.exists());
+        let of_images = images.as_deref().and_then(free);
+        let is_full = |(bytes, _): (u64, u64)| 100_u64.saturating_sub(bytes) > IMAGES_PERCENT.0;
+        if let (Some(path), true) = (&images, of_images.is_some_and(is_full)) {
+            self.remove_images(path, now).await;
+        }
+        let least = self.thresholds;
+        let is_short = |(bytes, inodes): (u64, u64)| bytes < least.disk_percent || inodes < least.inodes_percent;
+        let Some((bytes, inodes)) = free(&self.root).filter(|it| is_short(*it)) else { return };
+        let had_pressure = self.pressure.disk.lock().replace(now).is_some();
+        if let Some(path) = &images {
+            self.remove_images(path, now).await;
+        }
+        // Pods are evicted if the removal of images did not help until the next look.
+        if had_pressure && free(&self.root).is_some_and(is_short) {
+            let resource = if bytes < least.disk_percent { "ephemeral-storage" } else { "inodes" };
+            debug!(resource, bytes, inodes, "Disk is full");
+            self.evict_for_disk(resource).await;
+        }
+    }
+
+    /// Records which images are in use.
+    async fn note_images(&self, now: Timestamp) {
+        let Ok(listed) = self.runtime.list_images(m::ListImagesRequest::default()).await else { return };
+        let Ok(containers) = self.runtime.list_containers(m::ListContainersRequest::default()).await else { return };
+        let used: HashSet<&str> = containers.containers.iter().map(|it| it.image_ref.as_str()).collect();
+        let mut known = self.pressure.images.lock();
+        known.retain(|id, _| listed.images.iter().any(|it| it.id == *id));
+        for image in &listed.images {
+            let is_used =
+                used.contains(image.id.as_str()) || image.repo_digests.iter().any(|it| used.contains(it.as_str()));
+            match known.get_mut(&image.id) {
+                Some(last) if is_used || image.pinned => *last = now,
+                Some(_) => {}
+                None => drop(known.insert(image.id.clone(), now)),
+            }
+        }
+    }
+
+    /// Removes images that are not in use, the longest unused first, until there is room.
+    async fn remove_images(&self, path: &Path, now: Timestamp) {
+        let unused = |last: &Timestamp| last.until(now) >= IMAGE_AGE_MIN;
+        let mut candidates: Vec<(Timestamp, String)> = self
+            .pressure
+            .images
+            .lock()
+            .iter()
+            .filter(|(_, last)| unused(last))
+            .map(|(id, last)| (*last, id.clone()))
+            .collect();
+        candidates.sort();
+        for (_, id) in candidates {
+            if free(path).is_none_or(|(bytes, _)| 100_u64.saturating_sub(bytes) <= IMAGES_PERCENT.1) {
+                return;
+            }
+            let image = Some(m::ImageSpec { image: id.clone(), ..m::ImageSpec::default() });
+            match self.runtime.remove_image(m::RemoveImageRequest { image }).await {
+                Ok(_) => {
+                    info!(image = %id, "Removed unused image");
+                    self.pressure.images.lock().remove(&id);
+                }
+                Err(status) => debug!(image = %id, err = %chain(&status), "Could not remove image"),
+            }
+        }
+    }
+
+    async fn evict_for_memory(&self, available: i64) {
+        let request = m::ListContainerStatsRequest::default();
+        let Ok(stats) = self.runtime.list_container_stats(request).await else { return };
+        let mut used: HashMap<String, i64> = HashMap::new();
+        for stats in stats.stats {
+            let uid = stats.attributes.as_ref().and_then(|it| it.labels.get(POD_UID)).cloned().unwrap_or_default();
+            let bytes = stats.memory.and_then(|it| it.working_set_bytes).map_or(0, |it| it.value);
+            let sum = used.entry(uid).or_default();
+            *sum = sum.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+        let active = self.active().await;
+        let candidate = |(pod, manifest): &(Pod, std::sync::Arc<Value>)| Candidate {
+            uid: pod.metadata.uid.clone(),
+            priority: manifest.i64_at(&["spec", "priority"]).unwrap_or(0),
+            usage: used.get(pod.metadata.uid.as_str()).copied().unwrap_or(0),
+            request: requested(manifest, "memory"),
+        };
+        let Some(chosen) = first(active.iter().map(candidate).collect()) else { return };
+        if let Some((pod, _)) = active.iter().find(|(pod, _)| pod.metadata.uid == chosen.uid) {
+            let (threshold, available) = (quantity(self.thresholds.memory), quantity(available));
+            let mut message = format!(
+                "The node was low on resource: memory. Threshold quantity: {threshold}, available: {available}. "
+            );
+            if chosen.usage > chosen.request {
+                let (usage, request) = (quantity(chosen.usage), quantity(chosen.request));
+                message.push_str(&format!("The pod was using {usage}, request is {request}. "));
+            }
+            self.evict(pod, message);
+        }
+    }
+
+    async fn evict_for_disk(&self, resource: &str) {
+        let active = self.active().await;
+        let mut candidates = Vec::new();
+        for (pod, manifest) in &active {
+            let directory = self.directory(&pod.metadata.uid).join("volumes/kubernetes.io~empty-dir");
+            let own = tokio::task::spawn_blocking(move || usage(&directory, i64::MAX)).await.unwrap_or(0);
+            candidates.push(Candidate {
+                uid: pod.metadata.uid.clone(),
+                priority: manifest.i64_at(&["spec", "priority"]).unwrap_or(0),
+                usage: own,
+                request: requested(manifest, "ephemeral-storage"),
+            });
+        }
+        let Some(chosen) = first(candidates) else { return };
+        if let Some((pod, _)) = active.iter().find(|(pod, _)| pod.metadata.uid == chosen.uid) {
+            self.evict(pod, format!("The node was low on resource: {resource}. "));
+        }
+    }
+}
+
+/// The sum of the requests of a pod's containers.
+fn requested(manifest: &Value, resource: &str) -> i64 {
+    let all = manifest::containers(manifest).filter_map(|(_, it)| amount(it, "requests", resource));
+    all.fold(0, |sum, it| sum.saturating_add(it.value()))
+}
+
+/// The reason not to start a pod on a node under pressure.
+pub(crate) fn refusal(pod: &Pod, pressure: Pressure, priority: i64) -> Option<String> {
+    let is_best_effort = matching::resources::qos_class(&pod.spec) == QosClass::BestEffort;
+    let condition = match pressure {
+        _ if priority >= CRITICAL => return None,
+        Pressure { disk: true, .. } => "DiskPressure",
+        Pressure { memory: true, .. } if is_best_effort => "MemoryPressure",
+        _ => return None,
+    };
+    Some(format!("The node had condition: [{condition}]. "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidate(uid: &str, priority: i64, usage: i64, request: i64) -> Candidate {
+        Candidate { uid: uid.into(), priority, usage, request }
+    }
+
+    #[track_caller]
+    fn check(all: &[Candidate], expected: Option<&str>) {
+        assert_eq!(first(all.to_vec()).map(|it| it.uid.to_string()).as_deref(), expected);
+    }
+
+    #[test]
+    fn pods_above_their_requests_go_first() {
+        let modest = candidate("modest", 0, 10, 20);
+        let greedy = candidate("greedy", 5, 30, 20);
+        let greedier = candidate("greedier", 5, 90, 20);
+        let important = candidate("important", 9, 900, 0);
+        check(&[modest.clone(), greedy.clone(), greedier.clone(), important.clone()], Some("greedier"));
+        check(&[modest.clone(), important], Some("important"));
+        check(&[modest, candidate("critical", CRITICAL, 99, 0)], Some("modest"));
+        check(&[candidate("critical", CRITICAL, 99, 0)], None);
+    }
+
+    #[test]
+    fn thresholds_are_read_from_text() {
+        let read = |text: &str| text.parse::<Thresholds>();
+        assert_eq!(
+            read("memory.available<100Mi,nodefs.available<10%, nodefs.inodesFree<5%"),
+            Ok(Thresholds::default())
+        );
+        assert_eq!(read(""), Ok(Thresholds { memory: 0, disk_percent: 0, inodes_percent: 0 }));
+        for bad in ["memory.available", "memory.available<x", "nodefs.available<1Gi", "nodefs.available<100%", "a<1"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn usage_counts_blocks_and_links_once() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("d")).unwrap();
+        std::fs::write(directory.path().join("d/a"), vec![1; 100_000]).unwrap();
+        std::fs::hard_link(directory.path().join("d/a"), directory.path().join("b")).unwrap();
+        std::os::unix::fs::symlink("/", directory.path().join("link")).unwrap();
+        let used = usage(directory.path(), i64::MAX);
+        assert!((100_000..200_000).contains(&used), "{used}");
+        assert_eq!(available_memory("MemFree: 1 kB\nMemAvailable:    2048 kB\n"), Some(2 << 20));
+    }
+
+    #[test]
+    fn nodes_under_pressure_refuse_pods() {
+        let pod = |resources: &str| -> Pod {
+            let text = format!(r#"{{"spec": {{"containers": [{{"name": "c", "resources": {resources}}}]}}}}"#);
+            api::json::from_value(&api::json::parse(text.as_bytes()).unwrap()).unwrap()
+        };
+        let (plain, requesting) = (pod("{}"), pod(r#"{"requests": {"memory": "1Mi"}}"#));
+        let memory = Pressure { memory: true, disk: false };
+        let disk = Pressure { memory: false, disk: true };
+        assert_eq!(refusal(&plain, Pressure::default(), 0), None);
+        assert_eq!(refusal(&plain, memory, 0).as_deref(), Some("The node had condition: [MemoryPressure]. "));
+        assert_eq!(refusal(&requesting, memory, 0), None);
+        assert_eq!(refusal(&requesting, disk, 0).as_deref(), Some("The node had condition: [DiskPressure]. "));
+        assert_eq!(refusal(&requesting, disk, CRITICAL), None);
+    }
+}

@@ -1,0 +1,118 @@
+//! Admission of objects with annotations: validation, update rules, and the scheduler of pods.
+//!
+//! An API server that does not have the proposals' fields stores annotations unread. A webhook applies these rules instead:
+//! those of the fields, and that a pod with annotations goes to a scheduler that reads them.
+
+use api::annotations::{DEVICE_CONSTRAINTS, NODE_AFFINITY, TOLERATIONS};
+use api::field::{Errors, Path};
+use api::json::Value;
+use api::well_known::DEFAULT_SCHEDULER;
+
+use super::{has_any, merge};
+use crate::core::pod::update;
+use crate::document::same;
+use crate::meta::IMMUTABLE;
+use crate::strategy::Context;
+
+/// An object that is created or changed.
+#[derive(Debug, Clone, Copy)]
+pub struct Request<'a> {
+    /// The kind of the object.
+    pub kind: &'a str,
+    /// The object.
+    pub object: &'a Value,
+    /// The object that is replaced.
+    pub old: Option<&'a Value>,
+    /// Names of the schedulers that read annotations.
+    pub schedulers: &'a [String],
+    /// The name of a claim of the pod, or of a template of such a claim, that has annotations.
+    pub claim: Option<&'a str>,
+}
+
+impl Request<'_> {
+    /// Whether the request creates a pod that only some schedulers place as it asks.
+    fn needs_scheduler(&self) -> bool {
+        self.kind == "Pod" && self.old.is_none() && (self.claim.is_some() || has_any("Pod", self.object))
+    }
+
+    /// Returns the scheduler name to set: the first that reads annotations, if a pod needs one and names the default one.
+    #[must_use]
+    pub fn assigned_scheduler(&self) -> Option<&str> {
+        let name = self.object.field("spec").text("schedulerName");
+        let first = self.schedulers.first()?;
+        let is_default = name.is_empty() || name == DEFAULT_SCHEDULER;
+        (self.needs_scheduler() && is_default && !self.schedulers.iter().any(|it| it == name)).then_some(first)
+    }
+
+    /// Returns the errors of the object and of the change.
+    #[must_use]
+    pub fn validate(&self, context: &Context<'_>) -> Errors {
+        let mut new = self.object.clone();
+        let mut errors = Errors::new();
+        if let Err(found) = merge(self.kind, &mut new, context) {
+            errors.append(found);
+        }
+        if self.needs_scheduler() {
+            self.validate_scheduler(&mut errors);
+        }
+        if let (Some(old), true) = (self.old, errors.is_empty()) {
+            let mut before = old.clone();
+            // Nothing was decided by an annotation that is invalid: it may be corrected.
+            if merge(self.kind, &mut before, context).is_ok() {
+                validate_change(self.kind, &new, &before, &mut errors);
+            }
+        }
+        errors
+    }
+
+    fn validate_scheduler(&self, errors: &mut Errors) {
+        let (spec, at) = (self.object.field("spec"), Path::new("spec"));
+        if !spec.text("nodeName").is_empty() {
+            let detail = "must not be set together with placement annotations, which a scheduler evaluates";
+            errors.forbidden(at.child("nodeName"), detail);
+        }
+        let name = spec.text("schedulerName");
+        if !self.schedulers.iter().any(|it| it == name) {
+            let names: Vec<String> = self.schedulers.iter().map(|it| format!("\"{it}\"")).collect();
+            let reason = match self.claim {
+                Some(claim) => format!("resource claim \"{claim}\" has placement annotations"),
+                None => "the pod has placement annotations".to_owned(),
+            };
+            let detail = format!("{reason}, which only these schedulers read: {}", names.join(", "));
+            errors.invalid(at.child("schedulerName"), name, detail);
+        }
+    }
+}
+
+/// The update rules of the fields, applied to merged objects, with paths of the annotations.
+fn validate_change(kind: &str, new: &Value, old: &Value, errors: &mut Errors) {
+    let at = Path::new("metadata.annotations");
+    let (new_spec, old_spec) = (new.field("spec"), old.field("spec"));
+    match kind {
+        "Pod" => {
+            update::validate_kept_tolerations(new_spec, old_spec, &at.key(TOLERATIONS), errors);
+            let affinity = |spec: &Value| spec.field("affinity").field("nodeAffinity").clone();
+            update::validate_affinity_change(
+                &affinity(new_spec),
+                &affinity(old_spec),
+                !old_spec.list("schedulingGates").is_empty(),
+                &at.key(NODE_AFFINITY),
+                errors,
+            );
+        }
+        "PersistentVolume" => {
+            let (new, old) = (new_spec.field("nodeAffinity"), old_spec.field("nodeAffinity"));
+            if !old.is_null() && !same(new, old) {
+                errors.invalid(at.key(NODE_AFFINITY), Value::Null, IMMUTABLE);
+            }
+        }
+        "ResourceClaim" if !same(new_spec.field("devices"), old_spec.field("devices")) => {
+            errors.invalid(at.key(DEVICE_CONSTRAINTS), Value::Null, IMMUTABLE);
+        }
+        "ResourceClaimTemplate" if !same(new_spec.field("spec"), old_spec.field("spec")) => {
+            let at = Path::new("spec.metadata.annotations");
+            errors.invalid(at.key(DEVICE_CONSTRAINTS), Value::Null, IMMUTABLE);
+        }
+        _ => {}
+    }
+}

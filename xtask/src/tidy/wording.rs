@@ -1,0 +1,277 @@
+//! Plain wording: counts of comments and test names that break the rules of `docs/conventions.md`, section 4.
+//!
+//! The counts of each crate are recorded in [`COUNTS`] and may only shrink. A crate without a line has
+//! reached zero and is locked. `cargo xtask tidy --update` lowers the recorded counts, never raises them.
+
+use super::{Findings, Tree};
+use anyhow::{Context, Result};
+use std::collections::BTreeMap;
+
+const COUNTS: &str = "xtask/wording_counts.txt";
+
+const HEADER: &str =
+    "# Wording that breaks docs/conventions.md, section 4: crate, kind, count. The counts may only shrink:
+# `cargo xtask tidy --update` lowers them. A crate and kind without a line has reached zero.
+";
+
+/// Words that must not begin the documentation of an item. `Whether` is allowed, for a `bool`.
+const QUESTION_WORDS: &[&str] =
+    &["what", "whatever", "who", "whom", "whose", "whoever", "which", "where", "when", "how", "why", "so"];
+
+/// Words that must not follow a leading preposition: "By which schema …".
+const RELATIVE_WORDS: &[&str] = &["which", "whom", "what", "whose"];
+
+/// Words that must not occur in the name of a test.
+const NOT_IN_TEST_NAMES: &[&str] = &[
+    "who", "whom", "whose", "whoever", "what", "whatever", "tell", "tells", "told", "hear", "hears", "heard", "nobody",
+    "somebody", "anybody",
+];
+
+/// Phrases that must not occur in a comment, in lower case.
+const PHRASES: &[&str] = &[
+    "tell",
+    "tells",
+    "told",
+    "hear",
+    "hears",
+    "heard",
+    "somebody",
+    "nobody",
+    "anybody",
+    "whoever",
+    "whom",
+    "go on",
+    "goes on",
+    "so long",
+    "is gone",
+    "are gone",
+    "anew",
+    "come back",
+    "comes back",
+    "has a say",
+    "have a say",
+    "in vain",
+];
+
+/// The counted violations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    ItemDocs,
+    TestNames,
+    Phrases,
+}
+
+const KINDS: &[(Kind, &str)] =
+    &[(Kind::ItemDocs, "item-docs"), (Kind::TestNames, "test-names"), (Kind::Phrases, "phrases")];
+
+impl Kind {
+    fn name(self) -> &'static str {
+        KINDS.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        KINDS.iter().find(|(_, own)| *own == name).map(|(kind, _)| *kind)
+    }
+}
+
+/// Counts by crate and kind; a missing entry is zero.
+type Counts = BTreeMap<(String, Kind), usize>;
+
+/// One violation, with its line counted from one.
+#[derive(Debug, PartialEq, Eq)]
+struct Violation {
+    kind: Kind,
+    line: usize,
+    text: String,
+}
+
+pub(super) fn check(tree: &Tree, findings: &mut Findings) -> Result<()> {
+    let recorded = recorded(tree)?;
+    let found = scan(tree)?;
+    for (key, violations) in &found {
+        let (member, kind) = key;
+        let allowed = recorded.get(key).copied().unwrap_or(0);
+        if violations.len() > allowed {
+            // The last ones, since new violations cannot be distinguished from recorded ones.
+            let listed =
+                violations.iter().rev().take(EXAMPLES_MAX).map(String::as_str).collect::<Vec<_>>().join("\n    ");
+            findings.errors.push(format!(
+                "{member}: {} {} with wording to avoid, at most {allowed} ({COUNTS}; docs/conventions.md, section 4); \
+                 among them:\n    {listed}",
+                violations.len(),
+                kind.name(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Number of violations that an error lists.
+const EXAMPLES_MAX: usize = 15;
+
+/// Lowers the recorded counts to the present ones. Counts that have grown stay, so that the check still fails.
+pub(super) fn update(tree: &Tree) -> Result<()> {
+    let found = scan(tree)?;
+    let lowered = lower(&recorded(tree)?, |key| found.get(key).map_or(0, Vec::len));
+    std::fs::write(tree.root.join(COUNTS), write(&lowered)).with_context(|| format!("cannot write {COUNTS}"))
+}
+
+/// Returns the smaller of the recorded and the present count of each entry, without zeros.
+fn lower(recorded: &Counts, present: impl Fn(&(String, Kind)) -> usize) -> Counts {
+    let lowered = recorded.iter().map(|(key, count)| (key.clone(), present(key).min(*count)));
+    lowered.filter(|(_, count)| *count > 0).collect()
+}
+
+fn recorded(tree: &Tree) -> Result<Counts> {
+    parse(&tree.text(COUNTS)?).with_context(|| format!("{COUNTS}: not lines of crate, kind and count"))
+}
+
+fn parse(text: &str) -> Option<Counts> {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let mut words = line.split_whitespace();
+            let (member, kind, count) = (words.next()?, words.next()?, words.next()?);
+            Some(((member.to_owned(), Kind::parse(kind)?), count.parse().ok()?))
+        })
+        .collect()
+}
+
+fn write(counts: &Counts) -> String {
+    let mut text = HEADER.to_owned();
+    for ((member, kind), count) in counts {
+        text.push_str(&format!("{member} {} {count}\n", kind.name()));
+    }
+    text
+}
+
+/// Returns the violations of every crate, each as `file:line: text`.
+fn scan(tree: &Tree) -> Result<BTreeMap<(String, Kind), Vec<String>>> {
+    let mut found: BTreeMap<(String, Kind), Vec<String>> = BTreeMap::new();
+    for file in tree.files.iter().filter(|file| file.ends_with(".rs") && !super::sources::is_data(file)) {
+        let text = tree.text(file)?;
+        if super::sources::is_generated(&text) {
+            continue;
+        }
+        for violation in violations(&text) {
+            let line = format!("{file}:{}: {}", violation.line, violation.text);
+            found.entry((member(file).to_owned(), violation.kind)).or_default().push(line);
+        }
+    }
+    Ok(found)
+}
+
+/// The crate of a file: the folder below `crates/`, or the outermost folder.
+fn member(file: &str) -> &str {
+    let file = file.strip_prefix("crates/").unwrap_or(file);
+    file.split('/').next().unwrap_or(file)
+}
+
+fn violations(text: &str) -> Vec<Violation> {
+    let mut found = Vec::new();
+    let (mut in_docs, mut is_test) = (false, false);
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        let mut add = |kind| found.push(Violation { kind, line: number.saturating_add(1), text: line.to_owned() });
+        if let Some(comment) = line.strip_prefix("//") {
+            let lower = comment.trim_start_matches(['/', '!']).trim().to_lowercase();
+            let is_doc = comment.starts_with('/');
+            if is_doc && !in_docs && begins_with_question(&lower) {
+                add(Kind::ItemDocs);
+            }
+            for _ in 0..phrases(&lower) {
+                add(Kind::Phrases);
+            }
+            in_docs = is_doc;
+            continue;
+        }
+        in_docs = false;
+        if let Some(attribute) = line.strip_prefix("#[") {
+            let path = attribute.split(['(', ']']).next().unwrap_or_default();
+            is_test |= path.rsplit("::").next() == Some("test");
+        } else if let Some(name) = function(line) {
+            if is_test && name.split('_').any(|word| NOT_IN_TEST_NAMES.contains(&word)) {
+                add(Kind::TestNames);
+            }
+            is_test = false;
+        }
+    }
+    found
+}
+
+fn begins_with_question(lower: &str) -> bool {
+    let mut words = words(lower);
+    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let is_preposition = matches!(first, "by" | "for" | "from" | "in" | "of" | "on" | "to" | "at" | "with" | "under");
+    QUESTION_WORDS.contains(&first) || (is_preposition && RELATIVE_WORDS.contains(&second))
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|character: char| !character.is_alphanumeric() && character != '_').filter(|word| !word.is_empty())
+}
+
+/// Counts the phrases in a comment, each bounded by characters that are not part of a word.
+fn phrases(lower: &str) -> usize {
+    let words: Vec<&str> = words(lower).collect();
+    let occurrences = |phrase: &str| {
+        let parts: Vec<&str> = phrase.split(' ').collect();
+        words.windows(parts.len()).filter(|window| *window == parts).count()
+    };
+    PHRASES.iter().map(|phrase| occurrences(phrase)).sum()
+}
+
+/// The name of the function that a line declares.
+fn function(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("pub ").unwrap_or(line);
+    let line = line.strip_prefix("async ").unwrap_or(line);
+    line.strip_prefix("fn ")?.split(['(', '<']).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(text: &str) -> Vec<Kind> {
+        violations(text).into_iter().map(|violation| violation.kind).collect()
+    }
+
+    #[test]
+    fn item_docs_must_not_begin_with_a_question() {
+        assert_eq!(kinds("/// What is stored.\nstruct A;"), [Kind::ItemDocs]);
+        assert_eq!(kinds("/// By which schema it is matched.\nstruct A;"), [Kind::ItemDocs]);
+        assert_eq!(kinds("/// The stored bytes.\n/// What follows is free text.\nstruct A;"), []);
+        assert_eq!(kinds("/// Whether it is stored.\nstruct A;"), []);
+        assert_eq!(kinds("//! What a header may begin with.\n// Which a reason may, too.\n"), []);
+    }
+
+    #[test]
+    fn phrases_count_in_every_comment() {
+        let planted = concat!("//! Nobody is to", "ld.\n// Retried until the node comes back.\nlet nobody = 1;");
+        assert_eq!(kinds(planted), [Kind::Phrases, Kind::Phrases, Kind::Phrases]);
+        assert_eq!(kinds("// Intelligent shears in the same hearing.\n"), []);
+    }
+
+    #[test]
+    fn test_names_count_with_any_test_attribute() {
+        let planted = "#[tokio::test(start_paused = true)]\nasync fn a_watcher_is_told() {}\n";
+        let found = violations(planted);
+        assert_eq!(
+            found.iter().map(|violation| (violation.kind, violation.line)).collect::<Vec<_>>(),
+            [(Kind::TestNames, 2)]
+        );
+        assert_eq!(kinds("#[test]\nfn watchers_resume() {}\nfn told() {}\n"), []);
+    }
+
+    #[test]
+    fn counts_shrink_and_never_grow() {
+        let recorded = parse("# comment\ncel item-docs 5\ncel phrases 2\napi test-names 1\n").unwrap();
+        let present = |key: &(String, Kind)| match (key.0.as_str(), key.1) {
+            ("cel", Kind::ItemDocs) => 3,
+            ("cel", Kind::Phrases) => 9,
+            _ => 0,
+        };
+        let lowered = lower(&recorded, present);
+        assert_eq!(write(&lowered), format!("{HEADER}cel item-docs 3\ncel phrases 2\n"));
+        assert_eq!(parse("cel item-docs\n"), None);
+    }
+}
