@@ -20,8 +20,9 @@ const TABLE: (&str, &str) = ("accept", "application/json;as=Table;v=v1;g=meta.k8
 /// Agents: pods whose names start with `sim` are simulated, and nodes named `real` answer over a connection.
 #[derive(Default)]
 struct Agents {
-    /// Number of samples that were read.
-    reads: AtomicI64,
+    /// Seconds on the clock of the node named `real`. The server samples in the background, too: samples of the same moment
+    /// are the same, so those of the background change nothing.
+    seconds: AtomicI64,
 }
 
 impl Kubelets for Agents {
@@ -40,7 +41,7 @@ impl Kubelets for Agents {
     }
 
     fn connect(&self, _: Option<api::json::Value>, name: String) -> Connecting {
-        let number = self.reads.fetch_add(1, Ordering::Relaxed);
+        let seconds = self.seconds.load(Ordering::Relaxed);
         Box::pin(async move {
             if name != "real" {
                 return Err(apiserver::server::StreamFailure::Unreachable("no".to_owned()));
@@ -50,13 +51,13 @@ impl Kubelets for Agents {
                 let mut head = [0; 4096];
                 let length = far.read(&mut head).await.unwrap();
                 assert!(head[..length].starts_with(b"GET /metrics/resource HTTP/1.1\r\n"));
-                let (at, labels) = (number * 10_000, "{container=\"c\",namespace=\"ns\",pod=\"runs\"}");
+                let (at, labels) = (seconds * 1000, "{container=\"c\",namespace=\"ns\",pod=\"runs\"}");
                 let body = format!(
                     "container_cpu_usage_seconds_total{labels} {} {at}\n\
                      container_memory_working_set_bytes{labels} 2048 {at}\n\
                      node_cpu_usage_seconds_total {} {at}\nnode_memory_working_set_bytes 4096 {at}\n",
-                    number * 5,
-                    number * 20,
+                    seconds / 2,
+                    seconds * 2,
                 );
                 let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
                 far.write_all(head.as_bytes()).await.unwrap();
@@ -67,8 +68,12 @@ impl Kubelets for Agents {
 }
 
 async fn start() -> Cluster {
+    start_with(Arc::new(Agents::default())).await
+}
+
+async fn start_with(agents: Arc<Agents>) -> Cluster {
     let cluster = Cluster::with(Options { resource_metrics: true, ..Options::without_controllers() }).await;
-    cluster.0.set_kubelets(Arc::new(Agents::default()));
+    cluster.0.set_kubelets(agents);
     for name in ["a", "real"] {
         cluster.make("/api/v1/nodes", json!({"metadata": {"name": name, "labels": {"of": name}}})).await;
     }
@@ -153,10 +158,12 @@ async fn metrics_are_shown_as_tables() {
 
 #[tokio::test]
 async fn usage_of_real_nodes_is_the_difference_of_samples() {
-    let cluster = start().await;
+    let agents = Arc::new(Agents::default());
+    let cluster = start_with(agents.clone()).await;
     cluster.0.sample_nodes().await;
     let path = format!("{METRICS}/namespaces/ns/pods/runs");
     assert_eq!(cluster.ask(&admin(), "GET", &path, Value::Null).await.0, 404, "one sample is not enough");
+    agents.seconds.store(20, Ordering::Relaxed);
     cluster.0.sample_nodes().await;
     let (_, one) = cluster.ask(&admin(), "GET", &path, Value::Null).await;
     assert_eq!(
