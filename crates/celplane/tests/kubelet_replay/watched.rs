@@ -116,6 +116,12 @@ impl Seen {
         history.is_none_or(|it| it.is_deleted || it.object["metadata"].get("deletionTimestamp").is_some())
     }
 
+    /// Whether the agent has written a status of a pod.
+    pub(super) fn is_admitted(&self, namespace: &str, pod: &str) -> bool {
+        let history = self.pods.get(&(namespace.to_owned(), pod.to_owned()));
+        history.is_some_and(|it| it.object["status"].get("startTime").is_some())
+    }
+
     /// Whether the agent has observed the newest version of a pod, if there is such a pod.
     pub(super) fn is_acknowledged(&self, namespace: &str, pod: &str) -> bool {
         let history = self.pods.get(&(namespace.to_owned(), pod.to_owned()));

@@ -91,7 +91,8 @@ impl Instance {
     }
 
     fn print(&self, text: &str) {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(&self.log).unwrap();
+        // The directory is removed with the pod, maybe before its last line.
+        let Ok(mut file) = std::fs::OpenOptions::new().append(true).create(true).open(&self.log) else { return };
         for line in text.lines() {
             writeln!(file, "2026-01-01T00:00:00Z stdout F {line}").unwrap();
         }
