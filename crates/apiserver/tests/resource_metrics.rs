@@ -82,6 +82,10 @@ async fn start_with(agents: Arc<Agents>) -> Cluster {
         pod["metadata"]["labels"] = json!({"app": name});
         cluster.make("/api/v1/namespaces/ns/pods", pod).await;
     }
+    // A list is answered once the cache, which samples are taken by, has all earlier writes.
+    for path in ["/api/v1/nodes", "/api/v1/pods"] {
+        cluster.ask(&admin(), "GET", path, Value::Null).await;
+    }
     cluster
 }
 

@@ -189,7 +189,7 @@ const OFF: &str = "DRACELDeviceConstraint=false";
 
 #[test]
 fn the_gate_goes_on_and_off_with_claims_that_are_stored() {
-    let Some(cluster) = up(&["--nodes", "1", "--devices", "ring:16", "--feature-gates", OFF]) else { return };
+    let Some(cluster) = up(&["--nodes", "1", "--devices", "ring:24", "--feature-gates", OFF]) else { return };
     let refusal = cluster.refused(&["apply", "-f", "-"], &claim_and_pod("one", 4, FOUR));
     assert!(
         refusal.contains(&format!("spec.devices.constraints[0].cel.expression: Forbidden: {GATE_OFF}")),
@@ -197,7 +197,7 @@ fn the_gate_goes_on_and_off_with_claims_that_are_stored() {
     );
     cluster.kubectl(&["delete", "pod", "one"], "");
 
-    let on = &["--nodes", "1", "--devices", "ring:16"];
+    let on = &["--nodes", "1", "--devices", "ring:24"];
     let cluster = up_in(cluster.stop(), on);
     cluster.apply(&claim_and_pod("one", 4, FOUR));
     cluster.apply(CONNECTED);
@@ -208,7 +208,7 @@ fn the_gate_goes_on_and_off_with_claims_that_are_stored() {
     let (unused, user) = unused.split_once("---\n").unwrap();
     cluster.apply(unused);
 
-    let cluster = up_in(cluster.stop(), &["--nodes", "1", "--devices", "ring:16", "--feature-gates", OFF]);
+    let cluster = up_in(cluster.stop(), &["--nodes", "1", "--devices", "ring:24", "--feature-gates", OFF]);
     // What runs stays, with its devices; what is stored can be changed, and keeps its expression.
     runs(&cluster, "one");
     assert_eq!(devices_of(&cluster, "one").len(), 4);
@@ -223,7 +223,7 @@ fn the_gate_goes_on_and_off_with_claims_that_are_stored() {
     says(&cluster, "new", "the feature DRACELDeviceConstraint is disabled");
 
     let cluster = up_in(cluster.stop(), on);
-    // There are devices for all of them: which of two waiting pods is tried first after a restart is not defined.
+    // There are enough adjacent devices for all of them: which of two waiting pods is tried first after a restart is not defined.
     for pod in ["one", "connected-pod", "later", "new"] {
         runs(&cluster, pod);
     }
