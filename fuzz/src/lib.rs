@@ -13,6 +13,7 @@ mod cel_source;
 mod cel_text;
 mod cel_tree;
 mod devices;
+mod dns_messages;
 mod expressions;
 mod kubernetes;
 mod protobuf;
@@ -26,6 +27,7 @@ pub use cel_source::cel_source_picture;
 pub use cel_text::{cel_check_estimate, cel_evaluate, cel_parse_unparse};
 pub use cel_tree::cel_tree;
 pub use devices::{devices_partial, dra_agrees_with_brute_force};
+pub use dns_messages::dns_messages;
 pub use kubernetes::{kubernetes_scalars, kubernetes_schema};
 pub use protobuf::kubernetes_protobuf;
 pub use tokens::apiserver_tokens;
@@ -50,6 +52,7 @@ pub const TARGETS: &[Target] = &[
     ("apiserver_request", apiserver_request),
     ("apiserver_tokens", apiserver_tokens),
     ("apply_patches", apply_patches),
+    ("dns_messages", dns_messages),
 ];
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! A task is one line in [`TASKS`]. What a task needs from outside (cargo, git, test tools) goes
 //! through [`command`], so that a failing step always names the command that failed.
 
+mod bench;
 mod browser;
 mod command;
 #[cfg(feature = "descriptions")]
@@ -35,6 +36,7 @@ const TASKS: &[Task] = &[
     Task { name: "fix", about: fix::ABOUT, run: fix::run },
     Task { name: "tidy", about: tidy::ABOUT, run: tidy::run },
     Task { name: "graph", about: graph::ABOUT, run: graph::run },
+    Task { name: "bench", about: bench::ABOUT, run: bench::run },
     Task { name: "dist", about: dist::ABOUT, run: dist::run },
     Task { name: "screenshots", about: browser::ABOUT, run: browser::run },
     Task { name: "upstream", about: upstream::ABOUT, run: upstream::run },

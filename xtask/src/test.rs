@@ -15,8 +15,8 @@ pub(crate) const ABOUT: &str = "fetch what the tests need, then run them all [--
 /// Makes tests that need an external tool fail if it is missing.
 const REQUIRE_TOOLS: &str = "CELPLANE_REQUIRE_TOOLS";
 
-/// The crates under test: all but the benchmarks, which pull in the engines we compare with.
-const CRATES: [&str; 3] = ["--workspace", "--exclude", "celplane-bench"];
+/// The crates under test: all but the benchmarks, and the engines that they are compared with.
+const CRATES: [&str; 5] = ["--workspace", "--exclude", "celplane-bench", "--exclude", "celplane-peers"];
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     reject_unknown_flags(arguments, &["--require-tools"])?;

@@ -18,7 +18,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     run_command(&mut cargo(["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"]))?;
     fuzz_targets()?;
     run_command(
-        cargo(["doc", "--workspace", "--exclude", "celplane-bench", "--no-deps", "--locked"])
+        cargo(["doc", "--no-deps", "--locked"])
+            .args(["--workspace", "--exclude", "celplane-bench", "--exclude", "celplane-peers"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
     if arguments.is_empty() { test::run(&[]) } else { Ok(()) }

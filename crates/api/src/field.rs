@@ -115,6 +115,17 @@ impl<T: Into<Value>> From<T> for BadValue {
     }
 }
 
+impl BadValue {
+    /// Bytes that the value takes, about.
+    fn size(&self) -> usize {
+        match self {
+            BadValue::Omitted => 0,
+            BadValue::Value(value) => value_size(value),
+            BadValue::Rendered(text) => text.len(),
+        }
+    }
+}
+
 impl fmt::Display for BadValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -149,17 +160,17 @@ impl Error {
         bad_value: impl Into<BadValue>,
         detail: impl Into<String>,
     ) -> Self {
-        Self { error_type, field: at.to_string(), bad_value: bad_value.into(), detail: detail.into() }
+        let mut bad_value = bad_value.into();
+        if bad_value.size() > VALUE_BYTES_MAX {
+            bad_value = BadValue::Rendered("<value omitted>".to_owned());
+        }
+        Self { error_type, field: at.to_string(), bad_value, detail: detail.into() }
     }
 
     /// Bytes that the error takes, about.
     fn size(&self) -> usize {
-        let value = match &self.bad_value {
-            BadValue::Omitted => 0,
-            BadValue::Value(value) => value_size(value),
-            BadValue::Rendered(text) => text.len(),
-        };
-        [self.field.len(), self.detail.len(), value].into_iter().fold(ERROR_BYTES, usize::saturating_add)
+        let lengths = [self.field.len(), self.detail.len(), self.bad_value.size()];
+        lengths.into_iter().fold(ERROR_BYTES, usize::saturating_add)
     }
 
     /// The message without the field.
@@ -200,6 +211,10 @@ impl std::error::Error for Error {}
 ///
 /// Without this limit, a long path or value that many errors repeat yields a message that is many times the object.
 const ERROR_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of a value that an error shows. A message has each value twice, and quoted once more, and a list of empty
+/// objects is twenty times as long there as in the request.
+const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// Bytes that an error takes besides its texts.
 const ERROR_BYTES: usize = 64;

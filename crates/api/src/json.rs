@@ -7,6 +7,7 @@
 
 mod de;
 mod edit;
+mod elements;
 mod lookup;
 mod number;
 mod object;
@@ -20,6 +21,7 @@ mod write;
 
 pub(crate) use de::NUMBER_TEXT;
 pub use de::from_value;
+pub use elements::{ELEMENTS_MAX, TOO_MANY_ELEMENTS, has_too_many_elements};
 pub use lookup::{Edited, Lookup};
 pub use number::Float;
 pub use object::Object;

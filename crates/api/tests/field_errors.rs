@@ -101,3 +101,17 @@ fn errors_at_long_paths_are_bounded() {
     assert!(more.len() <= errors.len() + 1);
     assert!(more.message().len() < 2_000_000);
 }
+
+#[test]
+fn long_values_are_omitted_from_errors() {
+    let empty = api::json!({"apiVersion": "", "kind": "", "name": "", "uid": ""});
+    let owners = |count: usize| api::json!({"ownerReferences": (Value::Array(vec![empty.clone(); count]))});
+    let message = |value: Value| {
+        let mut errors = Errors::new();
+        errors.invalid(Path::new("metadata"), value, "must be empty");
+        errors.iter().map(ToString::to_string).collect::<String>()
+    };
+    assert!(message(owners(10)).contains("ownerReferences"));
+    assert_eq!(message(owners(10_000)), "metadata: Invalid value: <value omitted>: must be empty");
+    assert_eq!(message("x".repeat(100_000).into()), "metadata: Invalid value: <value omitted>: must be empty");
+}

@@ -271,3 +271,24 @@ fn depth_is_bounded() {
     let error = protobuf::read(it, &nest(5000)).unwrap_err();
     assert_eq!(error.to_string(), "proto: message nested too deep");
 }
+
+#[test]
+fn objects_in_lists_are_bounded() {
+    // Empty owners of the metadata: two bytes each.
+    let message = |count: usize| {
+        let owners = [0x6a, 0].repeat(count);
+        let mut length = owners.len();
+        let mut message = vec![0x0a];
+        while length > 0x7f {
+            message.push((length & 0x7f) as u8 | 0x80);
+            length >>= 7;
+        }
+        message.push(length as u8);
+        message.extend(owners);
+        message
+    };
+    let read = |count: usize| protobuf::read(type_of("v1", "ConfigMap"), &message(count));
+    assert_eq!(read(json::ELEMENTS_MAX).unwrap().list_at(&["metadata", "ownerReferences"]).len(), json::ELEMENTS_MAX);
+    let error = read(json::ELEMENTS_MAX + 1).unwrap_err();
+    assert_eq!(error.to_string(), json::TOO_MANY_ELEMENTS);
+}

@@ -117,13 +117,15 @@ impl Authorizer {
         let is_node = node::node_of(user).is_some();
         let unknown = is_node.then(|| "node authorizer does not support user rule resolution".to_owned());
         let lost = lost(&roles, user, namespace, |kind| kind.to_lowercase());
-        let errors: Vec<String> = unknown.into_iter().chain(lost).collect();
+        let (rules, is_cut) = roles.rules_of(user, namespace);
+        let cut = is_cut.then(|| "the user has more rules than are listed".to_owned());
+        let errors: Vec<String> = unknown.into_iter().chain(lost).chain(cut).collect();
         let error = match errors.as_slice() {
             [] => None,
             [one] => Some(one.clone()),
             all => Some(format!("[{}]", all.join(", "))),
         };
-        (roles.rules_of(user, namespace), error)
+        (rules, error)
     }
 
     /// Returns the permissions of `granted` that a user lacks in a namespace, as simple rules.

@@ -412,6 +412,17 @@ const REQUESTS: &[Request] = &[
         body: |count| json!({"data": map("o", count)}),
     },
     Request {
+        name: "strategic patch of a list with an order",
+        method: "PATCH",
+        path: LARGE,
+        content_type: "application/strategic-merge-patch+json",
+        body: |count| {
+            let owner = |it| json!({"apiVersion": "v1", "kind": "Node", "name": "n", "uid": format!("u{it}")});
+            let order = many(count, |it| json!({"uid": format!("u{it}")}));
+            json!({"metadata": {"ownerReferences": many(count, owner), "$setElementOrder/ownerReferences": order}})
+        },
+    },
+    Request {
         name: "apply",
         method: "PATCH",
         path: LARGE,
@@ -521,4 +532,24 @@ async fn accepted_requests_take_time_in_proportion_to_their_size() {
         complaints.extend(said);
     }
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[tokio::test]
+async fn bodies_with_too_many_objects_are_rejected() {
+    let cluster = Cluster::start().await;
+    cluster.make("/api/v1/namespaces/ns/configmaps", config_map(map("k", 1))).await;
+    let empty = many(70_000, |_| json!({}));
+    let review = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+    let requests = [
+        ("POST", PODS, JSON, pod(json!({"containers": empty}))),
+        ("POST", review, JSON, json!({"metadata": {"ownerReferences": empty}})),
+        ("PATCH", LARGE, "application/strategic-merge-patch+json", json!({"metadata": {"ownerReferences": empty}})),
+        ("PATCH", LARGE, "application/apply-patch+yaml", json!({"metadata": {"ownerReferences": empty}})),
+    ];
+    for (method, path, content_type, body) in requests {
+        let path = if content_type.contains("apply") { format!("{path}?fieldManager=m") } else { path.to_owned() };
+        let (code, answer) = cluster.ask_as(&admin(), method, &path, &[("content-type", content_type)], body).await;
+        let message = "Request entity too large: the lists of the object hold more than 65536 objects";
+        assert_eq!((code, answer["message"].as_str()), (413, Some(message)), "{method} {path} {content_type}");
+    }
 }

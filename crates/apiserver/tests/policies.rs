@@ -195,11 +195,15 @@ async fn parameters_can_be_custom_resources() {
     assert_eq!(cluster.ask(&admin(), "POST", path, map("two", json!({"a": "", "b": ""}))).await.0, 422);
 }
 
-/// The lines of the metrics about match conditions, without their buckets and times.
-async fn condition_metrics(cluster: &Cluster) -> Vec<String> {
+async fn metrics(cluster: &Cluster) -> String {
     let request = http::Request::builder().uri("/metrics").body(Full::new(Bytes::new())).unwrap();
     let body = cluster.0.handle(request, Some(&admin())).await.into_body().collect().await.unwrap().to_bytes();
-    let text = String::from_utf8(body.to_vec()).unwrap();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// The lines of the metrics about match conditions, without their buckets and times.
+async fn condition_metrics(cluster: &Cluster) -> Vec<String> {
+    let text = metrics(cluster).await;
     let is_wanted =
         |line: &&str| line.starts_with("apiserver_admission_match_condition_") && !line.contains("_seconds_bucket");
     let lines = text.lines().filter(is_wanted).filter(|line| !line.contains("_seconds_sum")).map(str::to_owned);
@@ -242,6 +246,8 @@ async fn match_conditions_of_policies_are_counted() {
     found.sort();
     expected.sort();
     assert_eq!(found, expected);
+    let text = metrics(&cluster).await;
+    assert!(text.contains("apiserver_cel_compilation_duration_seconds_count 4\n"), "{text}");
 }
 
 /// A policy that costs the whole budget ends within the request's time, and other requests pass.

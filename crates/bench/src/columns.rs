@@ -22,18 +22,19 @@ pub struct Column {
     pub path: &'static str,
 }
 
-/// The proposal's pair, a deep nested list, a conditions column, and two plain fields.
-pub const ALL: [Column; 5] = [
+/// Columns that print the same by an expression and by a path: an element of a list, a deep nested element, a condition, and two
+/// plain fields. Then the proposal's pair and a deep nested list, of which a path prints the first result and an expression all.
+pub const ALL: [Column; 7] = [
     Column {
-        name: "hosts",
+        name: "host",
         column_type: "string",
-        expression: r#"self.spec.servers.map(s, s.hosts.filter(h, h == "prod.example.com"))"#,
+        expression: r#"self.spec.servers[0].hosts.filter(h, h == "prod.example.com")[0]"#,
         path: r#".spec.servers[*].hosts[?(@ == "prod.example.com")]"#,
     },
     Column {
-        name: "nodes",
+        name: "node",
         column_type: "string",
-        expression: "self.spec.regions.map(r, r.zones.map(z, z.racks.map(k, k.nodes.map(n, n.name))))",
+        expression: "self.spec.regions[0].zones[0].racks[0].nodes[0].name",
         path: ".spec.regions[*].zones[*].racks[*].nodes[*].name",
     },
     Column {
@@ -44,7 +45,22 @@ pub const ALL: [Column; 5] = [
     },
     Column { name: "size", column_type: "integer", expression: "self.spec.size", path: ".spec.size" },
     Column { name: "color", column_type: "string", expression: "self.spec.color", path: ".spec.color" },
+    Column {
+        name: "all hosts",
+        column_type: "string",
+        expression: r#"self.spec.servers.map(s, s.hosts.filter(h, h == "prod.example.com"))"#,
+        path: r#".spec.servers[*].hosts[?(@ == "prod.example.com")]"#,
+    },
+    Column {
+        name: "all nodes",
+        column_type: "string",
+        expression: "self.spec.regions.map(r, r.zones.map(z, z.racks.map(k, k.nodes.map(n, n.name))))",
+        path: ".spec.regions[*].zones[*].racks[*].nodes[*].name",
+    },
 ];
+
+/// Number of columns that print the same both ways; they come first.
+pub const EQUAL: usize = 5;
 
 /// The two ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,12 +156,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_find_something_on_the_same_object() {
+    fn comparable_columns_print_the_same_both_ways() {
         let expressions = ALL.map(|column| shown(column, Way::Expression));
-        assert_eq!(expressions[0], r#"["[[prod.example.com], [prod.example.com]]"]"#);
-        assert_eq!(&expressions[2..], [r#"["True"]"#, "[3]", r#"["green"]"#]);
-        // A path shows the first thing that it finds.
         let paths = ALL.map(|column| shown(column, Way::Path));
-        assert_eq!(paths, [r#"["prod.example.com"]"#, r#"["n1"]"#, r#"["True"]"#, "[3]", r#"["green"]"#]);
+        assert_eq!(paths[..EQUAL], [r#"["prod.example.com"]"#, r#"["n1"]"#, r#"["True"]"#, "[3]", r#"["green"]"#]);
+        assert_eq!(expressions[..EQUAL], paths[..EQUAL]);
+        // A path prints the first result only.
+        assert_eq!(expressions[EQUAL], r#"["[[prod.example.com], [prod.example.com]]"]"#);
+        assert_eq!(paths[EQUAL..], paths[..2]);
     }
 }

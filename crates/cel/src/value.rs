@@ -6,7 +6,7 @@
 pub(crate) mod bounds;
 mod conversion;
 pub(crate) mod drawn;
-mod equality;
+pub(crate) mod equality;
 mod error;
 pub mod host;
 #[cfg(feature = "serde_json")]
@@ -20,6 +20,7 @@ pub(crate) mod unknown;
 mod verdict;
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 pub use drawn::{Drawn, Member};
@@ -248,6 +249,63 @@ impl<'a> Value<'a> {
             Value::Opaque(opaque) => Value::Opaque(opaque),
             Value::Unknown(unknown) => Value::Unknown(unknown.into_owned()),
             Value::Error(error) => Value::Error(error),
+        }
+    }
+}
+
+/// Bytes that a value takes besides its text.
+const VALUE_BYTES: u64 = 32;
+
+impl Value<'_> {
+    /// Like [`Value::into_owned`], for at most `left` bytes, which are counted down.
+    ///
+    /// A value that holds another one at several places shares it; a copy does not. Without a limit, a chain of lists that
+    /// hold the one before twice fills the memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`]
+    pub fn try_into_owned(self, left: &mut u64) -> Result<Value<'static>, EvalError> {
+        self.count_copy(left)?;
+        Ok(self.into_owned())
+    }
+
+    /// Like [`Value::try_into_owned`], within the budget of the evaluation on this thread.
+    ///
+    /// # Errors
+    /// [`ErrorKind::TooLarge`]
+    pub fn into_owned_in_evaluation(self) -> Result<Value<'static>, EvalError> {
+        let before = equality::copy_bytes_left();
+        let mut left = before;
+        let copy = self.try_into_owned(&mut left);
+        equality::count_copied(before.saturating_sub(left));
+        copy
+    }
+
+    /// Counts the bytes of a copy.
+    fn count_copy(&self, left: &mut u64) -> Result<(), EvalError> {
+        let text = match self {
+            Value::String(Str::Borrowed(text)) => text.len(),
+            Value::Bytes(Bytes::Borrowed(octets)) => octets.len(),
+            _ => 0,
+        };
+        let bytes = VALUE_BYTES.saturating_add(text as u64);
+        *left = left.checked_sub(bytes).ok_or_else(bounds::too_large)?;
+        match self {
+            Value::List(list) => list.iter().try_for_each(|item| item.count_copy(left)),
+            Value::Map(map) => map.entries().iter().try_for_each(|(key, value)| {
+                key.count_copy(left)?;
+                value.count_copy(left)
+            }),
+            Value::Optional(Some(value)) => value.count_copy(left),
+            Value::Object(object) => {
+                let mut outcome = Ok(());
+                object.for_each(&mut |_, value| {
+                    outcome = value.count_copy(left);
+                    if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                });
+                outcome
+            }
+            _ => Ok(()),
         }
     }
 }

@@ -68,3 +68,30 @@ fn values_that_share_their_parts_are_not_compared_or_shown_forever() {
     assert!(eval(&format!("dyn([{shared}]).join('')")).is_err());
     assert!(eval(&format!("{{dyn({shared}): 1, dyn([{shared}]): 2}}")).is_ok());
 }
+
+/// A predicate in two loops of ten rounds each.
+fn looped(predicate: &str) -> String {
+    format!("lists.range(10).all(b, lists.range(10).all(c, {predicate}))")
+}
+
+#[test]
+fn comparisons_of_one_evaluation_count_together() {
+    let shared = repeated("[[1, 1]]", ".map(a, [a, a])", 16);
+    assert_eq!(eval(&format!("{shared}.all(a, a == a)")), Ok("true".into()));
+    for predicate in ["a == a", "!(a != a)", "a in [a]", "[a, a].distinct().size() == 1", "sets.contains([a], [a])"] {
+        let expression = format!("{shared}.all(a, {})", looped(predicate));
+        assert_eq!(eval(&expression), Err(ErrorKind::TooLarge), "{predicate}");
+    }
+    // The next evaluation on this thread has a budget of its own.
+    assert_eq!(eval(&format!("{shared}.all(a, a == a)")), Ok("true".into()));
+}
+
+#[test]
+fn texts_read_at_a_fixed_price_count_together() {
+    let text = repeated("['x']", ".map(a, a.replace('x', 'xxxxxxxxxx'))", 6);
+    assert_eq!(eval(&format!("{text}.all(a, a.size() == 1000000)")), Ok("true".into()));
+    for predicate in ["a.size() > 0", "a.charAt(9) == 'x'"] {
+        let expression = format!("{text}.all(a, {})", looped(predicate));
+        assert_eq!(eval(&expression), Err(ErrorKind::TooLarge), "{predicate}");
+    }
+}

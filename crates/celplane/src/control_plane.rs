@@ -468,6 +468,8 @@ impl ServerArguments {
         let shared_features = features.with_flag(&self.feature_gates)?;
         let (component_arguments, components) = component_arguments.unzip();
         let console_port = component_arguments.as_ref().and_then(ComponentArguments::console_port);
+        let api_server = self.service_cluster_ip_range.first_address();
+        let services = component_arguments.as_ref().and_then(|it| it.services_text(api_server));
         let component_arguments =
             component_arguments.map(|components| components.check(shared_features, &self.data_dir())).transpose()?;
         let features = component_arguments.as_ref().map_or(shared_features, |components| components.apiserver);
@@ -489,6 +491,7 @@ impl ServerArguments {
             gates: &gates::lines(&gates),
             is_background,
             is_kept: !self.ephemeral,
+            services: services.as_deref(),
         };
         let took = started.elapsed();
         announcement.serving(took);

@@ -12,6 +12,7 @@ use client::Client;
 use client::kubeconfig::Kubeconfig;
 use controlplane::gates;
 use controlplane::roles::access::Access;
+use controlplane::roles::kubelet::rotation::Credentials;
 use controlplane::roles::status::{self, Place};
 use telemetry::logs::chain;
 
@@ -160,6 +161,21 @@ impl SeparateArguments {
         let authority = Kubeconfig::read(kubeconfig, None)?.authority;
         let authority = authority.map(String::from_utf8).transpose()?;
         Access::with_authority(client.clone(), address, own, authority.as_deref())
+    }
+
+    /// The address to listen on.
+    pub(crate) fn bind_address(&self) -> IpAddr {
+        self.bind_address
+    }
+
+    /// The certificate of the flags and its key, if they are given.
+    pub(crate) fn serving_certificate(&self) -> Result<Option<Credentials>> {
+        let Some((certificate, key)) = self.tls_cert_file.as_ref().zip(self.tls_private_key_file.as_ref()) else {
+            return Ok(None);
+        };
+        let read =
+            |path: &PathBuf| std::fs::read_to_string(path).with_context(|| format!("cannot read `{}`", path.display()));
+        Ok(Some(Credentials { certificate: read(certificate)?, key: read(key)? }))
     }
 
     /// Address of public health and metrics, without encryption.

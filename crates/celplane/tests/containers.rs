@@ -2,6 +2,11 @@
 
 mod image;
 mod machine;
+mod names;
+mod second_agent;
+mod stories;
+mod streams;
+mod workloads;
 
 use std::io::BufRead as _;
 
@@ -53,13 +58,70 @@ fn containers_run_and_survive_the_control_plane() {
     let Some(mut machine) = Machine::start() else { return };
     machine.apply(WEB);
     machine.wait("deployment/web", "condition=Available");
+    second_agent::start(&mut machine);
     pods_reach_each_other(&machine);
+    names::are_resolved(&machine);
     streams_reach_containers(&machine);
     ends_are_reported(&machine);
-    proposals_let_pods_in(&machine);
+    second_agent::usage_is_measured(&machine);
+    second_agent::end(&mut machine);
     containers_outlive_a_killed_control_plane(&mut machine);
     noexecute_evicts_pods_without_a_matching_expression(&machine);
     nothing_is_left_behind(&machine);
+}
+
+/// A check on a machine, with its name.
+type Check = (&'static str, fn(&Machine));
+
+/// Runs checks on one machine, all of them even if one fails.
+fn run_all(machine: &Machine, checks: &[Check]) {
+    let mut failed = Vec::new();
+    for (name, check) in checks {
+        let begun = std::time::Instant::now();
+        if std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(machine))).is_err() {
+            failed.push(*name);
+        }
+        eprintln!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
+    }
+    assert!(failed.is_empty(), "failed: {failed:?}");
+}
+
+#[test]
+fn kubectl_reaches_containers_of_all_workloads() {
+    let Some(machine) = Machine::start() else { return };
+    workloads::create(&machine);
+    machine.apply(streams::PODS);
+    run_all(
+        &machine,
+        &[
+            ("exec", streams::exec_has_input_and_terminals),
+            ("cp", streams::files_are_copied_both_ways),
+            ("attach", streams::attach_reaches_the_first_process),
+            ("debug", streams::debug_containers_see_their_target),
+            ("logs", streams::logs_are_selected_and_followed),
+            ("paths", streams::paths_and_identities_are_checked),
+            ("jobs", workloads::jobs_end_and_daemons_run),
+            ("state", workloads::sets_keep_their_local_volumes),
+            ("secrets", workloads::secrets_stay_in_memory),
+            ("probes", workloads::probes_decide_readiness_and_restarts),
+            ("volumes", workloads::volumes_are_not_left),
+            ("grace", workloads::grace_periods_end),
+            ("cron", workloads::cron_jobs_start_jobs),
+            ("drain", workloads::node_drains),
+        ],
+    );
+}
+
+#[test]
+fn stories_of_the_proposals_run_as_containers() {
+    let Some(machine) = Machine::start() else { return };
+    run_all(
+        &machine,
+        &[
+            ("claims", stories::claims_are_visible_in_containers),
+            ("pods", stories::pods_run_where_the_proposals_let_them),
+        ],
+    );
 }
 
 fn first_web_pod(machine: &Machine) -> String {
@@ -71,7 +133,8 @@ fn pods_reach_each_other(machine: &Machine) {
     machine.apply(&once("fetch", &format!("wget -qO- http://{address}:8080/index.html"), ""));
     machine.wait("pod/fetch", "jsonpath={.status.phase}=Succeeded");
     assert_eq!(machine.kubectl(&["logs", "fetch"]), "hello from a file\n");
-    // Pods are given an address at which they reach the API server.
+    services_reach_pods(machine);
+    // Pods reach the API server by the address of its Service, over the proxy.
     let environment = machine.kubectl(&[
         "exec",
         &first_web_pod(machine),
@@ -80,7 +143,32 @@ fn pods_reach_each_other(machine: &Machine) {
         "-c",
         "echo $KUBERNETES_SERVICE_HOST; stat -c %a /var/run/secrets/kubernetes.io/serviceaccount/..data/token",
     ]);
-    assert_eq!(environment, "192.168.77.1\n644\n");
+    assert_eq!(environment, "10.96.0.1\n644\n");
+}
+
+/// Two pods behind a Service, fetched by a third one; and the API server, which has no pods.
+fn services_reach_pods(machine: &Machine) {
+    machine.kubectl(&["expose", "deployment", "web", "--port=80", "--target-port=8080", "--type=NodePort"]);
+    let address = machine.kubectl(&["get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"]);
+    let port = machine.kubectl(&["get", "service", "web", "-o", "jsonpath={.spec.ports[0].nodePort}"]);
+    let fetch = |url: &str| format!("until wget -qO- {url}; do sleep 0.1; done");
+    let api_server = "until echo | nc -w 2 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT > /dev/null; do sleep 0.1; done; echo connected";
+    machine.apply(
+        &(once("by-service", &fetch(&format!("http://{address}/index.html")), "") + &once("by-api", api_server, "")),
+    );
+    for pod in ["by-service", "by-api"] {
+        machine.wait(&format!("pod/{pod}"), "jsonpath={.status.phase}=Succeeded");
+    }
+    assert_eq!(machine.kubectl(&["logs", "by-service"]), "hello from a file\n");
+    assert_eq!(machine.kubectl(&["logs", "by-api"]), "connected\n");
+    // The machine itself reaches the cluster IP and the node port.
+    for url in [format!("http://{address}/index.html"), format!("http://192.168.77.1:{port}/index.html")] {
+        assert_eq!(machine.run("busybox", &["wget", "-qO-", &url]), "hello from a file\n", "{url}");
+    }
+    // Pods have addresses of the node's own network, which the controller manager has allocated.
+    assert_eq!(machine.kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].spec.podCIDR}"]), "10.244.0.0/24");
+    let tables = machine.run("nft", &["list", "tables", "ip"]);
+    assert!(tables.contains("table ip celplane-proxy"), "{tables}");
 }
 
 fn streams_reach_containers(machine: &Machine) {
@@ -124,23 +212,6 @@ fn ends_are_reported(machine: &Machine) {
     };
     assert_eq!(ended("fails"), "Error 3 why\n");
     assert_eq!(ended("oom").trim(), "OOMKilled 137");
-}
-
-fn proposals_let_pods_in(machine: &Machine) {
-    let node = machine.kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].metadata.name}"]);
-    machine.kubectl(&["label", "node", &node, "rack=us-west-2a", "driver=1.30.2"]);
-    let affinity = |term: &str| {
-        format!(
-            "affinity: {{nodeAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: [{term}]}}}}}},"
-        )
-    };
-    let by_expression =
-        affinity("{matchCELExpressions: [\"node.labels[''rack''].startsWith(''us-west'')\"]}").replace("''", "'");
-    let by_version = affinity("{matchExpressions: [{key: driver, operator: SemverGt, values: ['1.30.0']}]}");
-    machine.apply(&(once("by-expression", "true", &by_expression) + &once("by-version", "true", &by_version)));
-    for pod in ["pod/by-expression", "pod/by-version"] {
-        machine.wait(pod, "jsonpath={.status.phase}=Succeeded");
-    }
 }
 
 fn containers_outlive_a_killed_control_plane(machine: &mut Machine) {

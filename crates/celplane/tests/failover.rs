@@ -158,14 +158,14 @@ fn bound_once(cluster: &Cluster, wanted: usize) {
     assert!(all <= wanted, "{all} pods were bound, {wanted} were wanted");
     // No more bindings were accepted, or rejected, than there are pods; some requests whose answer a killed
     // leader never received may have been carried out.
-    let bindings = |end: &str| -> usize {
-        let of =
-            |user| acts(cluster, user).iter().filter(|(_, it)| it.contains("/binding") && it.ends_with(end)).count();
-        of("scheduler-1") + of("scheduler-2")
-    };
-    let (answered, unanswered) = (bindings(" answered"), bindings(" unanswered"));
-    assert!(answered <= wanted, "{answered} bindings of {wanted} pods");
-    assert!(answered + unanswered >= wanted, "{answered} and {unanswered} bindings of {wanted} pods");
+    let all: Vec<String> = ["scheduler-1", "scheduler-2"]
+        .iter()
+        .flat_map(|user| acts(cluster, user).into_iter().map(move |(time, act)| format!("{time} {user} {act}")))
+        .filter(|act| act.contains("/binding"))
+        .collect();
+    let answered = all.iter().filter(|act| act.ends_with(" answered")).count();
+    assert!(answered <= wanted, "{answered} bindings of {wanted} pods:\n{}", all.join("\n"));
+    assert!(all.len() >= wanted, "{} bindings of {wanted} pods", all.len());
 }
 
 #[test]

@@ -9,13 +9,18 @@ use crate::cluster::Cluster;
 use crate::played_runtime::PlayedRuntime;
 
 /// A container that runs until it is stopped.
-const RUNNING: &str = "command: [sh, -c, \"trap 'exit 0' TERM; while :; do sleep 1; done\"]";
+pub(crate) const RUNNING: &str = "command: [sh, -c, \"trap 'exit 0' TERM; while :; do sleep 1; done\"]";
 
 /// An agent, ended when dropped.
 pub(crate) struct Agent(Child);
 
 impl Agent {
     pub(crate) fn start(cluster: &Cluster, socket: &std::path::Path) -> Self {
+        Self::start_with(cluster, socket, &["--kubeconfig", &cluster.kubeconfig().display().to_string()])
+    }
+
+    /// Starts an agent with more flags.
+    pub(crate) fn start_with(cluster: &Cluster, socket: &std::path::Path, more: &[&str]) -> Self {
         let directory = cluster.directory.path();
         let path = |name: &str| directory.join(name).display().to_string();
         let child = Command::new(env!("CARGO_BIN_EXE_celplane"))
@@ -32,19 +37,70 @@ impl Agent {
                 "--eviction-hard",
                 "",
             ])
-            .args([
-                "--kubeconfig",
-                &cluster.kubeconfig().display().to_string(),
-                "--root-dir",
-                &path("kubelet"),
-                "--pod-logs-dir",
-                &path("logs"),
-            ])
+            .args(["--root-dir", &path("kubelet"), "--pod-logs-dir", &path("logs")])
             .args(["--container-runtime-endpoint", &format!("unix://{}", socket.display())])
+            .args(more)
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
         Self(child)
+    }
+
+    /// Sends a signal, and waits for the end of the agent.
+    pub(crate) fn end(mut self, signal: rustix::process::Signal) -> std::process::ExitStatus {
+        rustix::process::kill_process(rustix::process::Pid::from_child(&self.0), signal).unwrap();
+        self.0.wait().unwrap()
+    }
+}
+
+/// A control plane, a runtime that is played at a socket, and the threads that play it.
+pub(crate) struct Stage {
+    pub(crate) cluster: Cluster,
+    pub(crate) runtime: PlayedRuntime,
+    pub(crate) socket: std::path::PathBuf,
+    _threads: tokio::runtime::Runtime,
+}
+
+impl Stage {
+    pub(crate) fn new(arguments: &[&str]) -> Option<Self> {
+        if Cluster::is_missing() {
+            return None;
+        }
+        let cluster = Cluster::up(tempfile::tempdir().unwrap(), &[&["--nodes", "0"], arguments].concat());
+        let threads = tokio::runtime::Runtime::new().unwrap();
+        let socket = cluster.directory.path().join("cri.sock");
+        let runtime = PlayedRuntime::default();
+        let server = threads.block_on(async { serve(&socket, Arc::new(runtime.clone())) }).unwrap();
+        threads.spawn(server);
+        Some(Self { cluster, runtime, socket, _threads: threads })
+    }
+
+    pub(crate) fn agent(&self) -> Agent {
+        Agent::start(&self.cluster, &self.socket)
+    }
+
+    /// Waits for a condition of `kubectl wait`.
+    #[track_caller]
+    pub(crate) fn wait(&self, what: &str, condition: &str) {
+        self.cluster.kubectl(&["wait", what, &format!("--for={condition}"), "--timeout=60s"], "");
+    }
+
+    /// A field of an object.
+    #[track_caller]
+    pub(crate) fn read(&self, what: &str, path: &str) -> String {
+        self.cluster.kubectl(&["get", what, "-o", &format!("jsonpath={path}")], "")
+    }
+
+    /// Waits until the runtime was called like this.
+    #[track_caller]
+    pub(crate) fn wait_for_call(&self, call: &str) {
+        for _ in 0..600 {
+            if self.runtime.calls().iter().any(|it| it == call) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("{call} was not called: {:?}", self.runtime.calls());
     }
 }
 
@@ -55,7 +111,7 @@ impl Drop for Agent {
     }
 }
 
-fn pod(name: &str, container: &str, policy: &str) -> String {
+pub(crate) fn pod(name: &str, container: &str, policy: &str) -> String {
     format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{automountServiceAccountToken: false, restartPolicy: {policy}, \
          terminationGracePeriodSeconds: 7, containers: [{container}]}}\n---\n"

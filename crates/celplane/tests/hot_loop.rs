@@ -80,8 +80,7 @@ async fn refuse(kind: Kind, count: usize) {
     let in_one_second =
         made.iter().map(|at| made.iter().filter(|it| **it >= *at && **it - *at < Duration::from_secs(1)).count());
     let most = in_one_second.max().unwrap_or(0);
-    // Twenty a second, and a few more: reconciliations that evaluate expressions run on a thread with real
-    // time.
+    // Twenty a second, and a few more.
     assert!(most <= 30, "{what}: {most} within a second");
     println!(
         "{what}: {} requests ({} refused) in the first minute, {busiest} in the busiest, {later} a minute when all are told; \

@@ -112,5 +112,16 @@ fn numeric_columns_over_text_are_warned_of() {
         let warning =
             format!("column \"X\" of version v1 has type integer, but {what} is a string: its cells stay empty");
         assert!(output.contains(&warning), "{output}");
+        assert!(output.starts_with("<stdin>:12:42: "), "{output}");
     }
+}
+
+#[test]
+fn warnings_have_the_position_of_their_field() {
+    let text = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec:\n  ports: [{port: 80}]\n  externalIPs:\n  - 1.2.3.4\n";
+    let (code, output, _) = run(&["check", "-"], text);
+    assert_eq!(code, 0, "{output}");
+    assert!(output.starts_with("<stdin>:6:3: Service s: warning: spec.externalIPs is deprecated"), "{output}");
+    let (_, output, _) = run(&["check", "-o", "sarif", "-"], text);
+    assert!(output.contains("\"startLine\": 6"), "{output}");
 }

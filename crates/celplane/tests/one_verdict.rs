@@ -10,8 +10,8 @@ use api::annotations::{REJECTED, TOLERATIONS};
 use api::core::v1::{Node, Pod, PodSpec, PodSpecPart, Taint, Toleration};
 use api::json::{Value, from_value};
 use api::time::Timestamp;
-use controllers::daemonset::placement::Demand;
-use controllers::taint_eviction::plan::{Step, revise};
+use controllers::nodes::taint_eviction::plan::{Step, revise};
+use controllers::workloads::daemonset::placement::Demand;
 use matching::tolerations::Tolerations;
 use matching::{CompileCache, Features, taints};
 

@@ -140,6 +140,15 @@ impl Client {
         Ok(Self::new(Arc::new(Network::new(kubeconfig).await?), component))
     }
 
+    /// Uses another client certificate, given with its key as PEM, for all further requests of this client and its clones.
+    /// Requests and watches that are under way continue on their connections.
+    ///
+    /// # Errors
+    /// The certificate cannot be used, or the client does not connect over a network.
+    pub async fn replace_certificate(&self, chain: Vec<u8>, key: Vec<u8>) -> Result<(), AnyError> {
+        self.transport.replace_certificate(chain, key).await
+    }
+
     /// Shows in `registry`, which must not have them yet, the metrics of the connections that this client and its clones
     /// share.
     pub fn publish_connections(&self, registry: &Registry) {

@@ -6,6 +6,7 @@
 use locks::Mutex;
 use std::collections::HashMap;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,32 @@ const NICE: i32 = 5;
 const STACK_BYTES: usize = 8 << 20;
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// Jobs of all components that are waited for.
+static PENDING: AtomicUsize = AtomicUsize::new(0);
+
+/// Number of jobs of this process that are waited for. They take real time: tests that let a paused clock advance wait
+/// until there are none.
+#[must_use]
+pub fn pending() -> usize {
+    PENDING.load(Ordering::SeqCst)
+}
+
+/// A job that is waited for.
+struct Pending;
+
+impl Pending {
+    fn new() -> Self {
+        PENDING.fetch_add(1, Ordering::SeqCst);
+        Self
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        PENDING.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 /// A thread for costly work. It starts with the first job and ends with its owner.
 pub struct CostlyWork {
@@ -53,6 +80,7 @@ impl CostlyWork {
         job: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, Postponed> {
         self.paces().turn(namespace, self.started.elapsed())?;
+        let _pending = Pending::new();
         let (sender, receiver) = channel();
         let measured = move || {
             let begun = thread_time();

@@ -6,6 +6,7 @@
 //! [series](Recorder::action) (`tools/events`, [`series`]).
 
 pub mod correlate;
+mod identity;
 pub mod series;
 
 use std::collections::hash_map::DefaultHasher;
@@ -31,11 +32,13 @@ use crate::error::Error;
 use crate::objects::{Objects, Patch};
 use crate::queue::Backoff;
 
-/// Maximum number of unwritten events per task.
-const WAITING_MAX: usize = 250;
+/// Maximum number of unwritten events of a recorder.
+const WAITING_MAX: usize = 16_000;
 /// Number of writing tasks. Events about one object are written by one task, in order. Each waits until its
 /// write is durable: many of them are needed to fill a batch of the store.
 const TASKS: usize = 64;
+/// Number of writing tasks of a node's recorder. A process can simulate thousands of nodes, whose tasks add up.
+const NODE_TASKS: usize = 4;
 /// Number of attempts after which an event is dropped.
 const ATTEMPTS_MAX: u32 = 12;
 const PAUSES: Backoff = Backoff { first: Duration::from_millis(500), max: Duration::from_secs(10) };
@@ -76,7 +79,7 @@ pub struct Recorder {
 
 /// The writing tasks. Each starts with its first event: a component has many recorders, and most of them are idle.
 struct Tasks {
-    senders: [OnceLock<mpsc::Sender<Message>>; TASKS],
+    senders: Box<[OnceLock<mpsc::Sender<Message>>]>,
     client: Client,
     runtime: Handle,
 }
@@ -84,12 +87,12 @@ struct Tasks {
 impl Tasks {
     /// Returns the task for a hash, and starts it.
     fn get(&self, hash: u64) -> Option<&mpsc::Sender<Message>> {
-        let count = u64::try_from(TASKS).unwrap_or(u64::MAX);
-        let index = usize::try_from(hash.checked_rem(count)?).ok()?;
+        let count = self.senders.len();
+        let index = usize::try_from(hash.checked_rem(u64::try_from(count).ok()?)?).ok()?;
         Some(self.senders.get(index)?.get_or_init(|| {
-            let (sender, receiver) = mpsc::channel(WAITING_MAX);
+            let (sender, receiver) = mpsc::channel(WAITING_MAX.checked_div(count).unwrap_or(1));
             let clock = self.client.clock().clone();
-            self.runtime.spawn(write_all(self.client.objects(), receiver, clock));
+            self.runtime.spawn(write_all(self.client.objects(), receiver, clock, count));
             sender
         }))
     }
@@ -118,7 +121,17 @@ impl Recorder {
     /// Events of `component` on `host`, which may be empty. Needs a Tokio runtime.
     #[must_use]
     pub fn start(client: &Client, component: &str, host: &str) -> Self {
-        let senders = std::array::from_fn(|_| OnceLock::new());
+        Self::with_tasks(client, component, host, TASKS)
+    }
+
+    /// Events of the kubelet of `node`. Needs a Tokio runtime.
+    #[must_use]
+    pub fn of_node(client: &Client, node: &str) -> Self {
+        Self::with_tasks(client, "kubelet", node, NODE_TASKS)
+    }
+
+    fn with_tasks(client: &Client, component: &str, host: &str, tasks: usize) -> Self {
+        let senders = (0..tasks).map(|_| OnceLock::new()).collect();
         Self {
             component: component.into(),
             host: host.into(),
@@ -215,14 +228,16 @@ fn place(event: &mut Event, object: ObjectReference, now: Timestamp) {
     event.involved_object = object;
 }
 
-async fn write_all(events: Objects<Event>, mut receiver: mpsc::Receiver<Message>, clock: Clock) {
-    let mut correlator = Correlator::default();
-    let mut series = Series::default();
+/// Writes the events of one of `tasks` tasks.
+async fn write_all(events: Objects<Event>, mut receiver: mpsc::Receiver<Message>, clock: Clock, tasks: usize) {
+    let mut correlator = Correlator::new(tasks);
+    let mut series = Series::new(tasks);
     let mut clean = clock.interval(series::FINISH);
     loop {
         let message = tokio::select! {
             message = receiver.recv() => message,
             () = clean.tick() => {
+                correlator.forget(clock.now());
                 for event in series.finished(clock.now()) {
                     write(&events, &event, true).await;
                 }
@@ -243,39 +258,40 @@ async fn write_all(events: Objects<Event>, mut receiver: mpsc::Receiver<Message>
             }
             Some(Message::Counted(event)) => {
                 let now = event.last_timestamp.unwrap_or_else(|| clock.now());
-                let written = match correlator.correlate(*event, now) {
-                    Verdict::Skip => None,
-                    Verdict::Create(event) => write(&events, &event, false).await,
-                    Verdict::Repeat(event) => write(&events, &event, true).await,
+                let (event, repeats) = match correlator.correlate(*event, now) {
+                    Verdict::Skip => continue,
+                    Verdict::Create(event) => (event, false),
+                    Verdict::Repeat(event) => (event, true),
                 };
-                if let Some(written) = written {
-                    correlator.written(&written);
+                if write(&events, &event, repeats).await {
+                    correlator.written(&event);
                 }
             }
         }
     }
 }
 
-/// Writes one event, again and again while the server cannot be reached.
-async fn write(events: &Objects<Event>, event: &Event, repeats: bool) -> Option<Event> {
+/// Writes one event, with retries while the server cannot be reached; returns whether it was written.
+async fn write(events: &Objects<Event>, event: &Event, repeats: bool) -> bool {
     for attempt in 0..ATTEMPTS_MAX {
         match write_once(events, event, repeats).await {
-            Ok(written) => return Some(written),
+            Ok(()) => return true,
             Err(error) if error.may_pass() => {
                 debug!(event = %event.metadata.name, err = %chain(&error), "Could not write event");
                 tokio::time::sleep(PAUSES.pause(attempt)).await;
             }
             Err(error) => {
                 warn!(event = %event.metadata.name, err = %chain(&error), "Event was refused");
-                return None;
+                return false;
             }
         }
     }
     warn!(event = %event.metadata.name, "Gave up writing an event");
-    None
+    false
 }
 
-async fn write_once(events: &Objects<Event>, event: &Event, repeats: bool) -> Result<Event, Error> {
+/// Sends one event. The response is not read: it has nothing that the recorder needs.
+async fn write_once(events: &Objects<Event>, event: &Event, repeats: bool) -> Result<(), Error> {
     let (namespace, name) = (&*event.metadata.namespace, &*event.metadata.name);
     if repeats {
         let patch = match &event.series {
@@ -289,13 +305,11 @@ async fn write_once(events: &Objects<Event>, event: &Event, repeats: bool) -> Re
                 api::json!({"count": count, "lastTimestamp": last, "message": message})
             }
         };
-        match events.patch(namespace, name, "", Patch::StrategicMerge, &patch).await {
+        match events.send_patch(namespace, name, Patch::StrategicMerge, &patch).await {
             // The event has expired.
             Err(error) if error.is_not_found() => {}
             result => return result,
         }
     }
-    let mut event = event.clone();
-    event.metadata.resource_version = Default::default();
-    events.create(namespace, &event).await
+    events.send_new(namespace, event).await
 }

@@ -13,6 +13,7 @@
 mod changes;
 mod follow;
 mod handlers;
+mod managed_fields;
 mod shared;
 mod state;
 mod store;

@@ -49,3 +49,4 @@ pub use objects::Objects;
 pub use queue::Queue;
 pub use resources::Resource;
 pub use shutdown::{Shutdown, Stop};
+pub use transport::insecure::unverified_tls;

@@ -224,6 +224,13 @@ impl<T: Read> Objects<T> {
         self.write(Method::POST, &self.resource.path(namespace, "", ""), object).await
     }
 
+    /// Creates an object without reading the response.
+    pub(crate) async fn send_new(&self, namespace: &str, object: &impl Complete) -> Result<(), Error> {
+        let (path, body) = (self.resource.path(namespace, "", ""), self.text_of(object)?);
+        self.client.send(Method::POST, &path, "application/json", body).await?;
+        Ok(())
+    }
+
     /// Replaces an object.
     ///
     /// # Errors
@@ -279,6 +286,19 @@ impl<T: Read> Objects<T> {
         let path = self.resource.path(namespace, name, subresource);
         let answer = self.answer(Method::PATCH, &path, kind.content_type(), api::json::to_string(patch)).await?;
         Ok(T::read(answer)?)
+    }
+
+    /// Changes parts of an object without reading the response.
+    pub(crate) async fn send_patch(
+        &self,
+        namespace: &str,
+        name: &str,
+        kind: Patch,
+        patch: &Value,
+    ) -> Result<(), Error> {
+        let (path, body) = (self.resource.path(namespace, name, ""), api::json::to_string(patch));
+        self.client.send(Method::PATCH, &path, kind.content_type(), body).await?;
+        Ok(())
     }
 
     /// Applies the fields that `manager` owns, and creates the object if it does not exist. With `force`,

@@ -2,7 +2,7 @@
 
 mod connections;
 mod exec;
-mod insecure;
+pub(crate) mod insecure;
 mod network;
 
 use std::pin::Pin;
@@ -30,6 +30,15 @@ pub(crate) trait Transport: Send + Sync {
 
     /// Shows the metrics of its connections; a transport without connections has none.
     fn publish(&self, _: &Registry) {}
+
+    /// Uses another client certificate, given with its key as PEM, for all further requests.
+    fn replace_certificate(
+        &self,
+        _: Vec<u8>,
+        _: Vec<u8>,
+    ) -> Pin<Box<dyn Future<Output = Result<(), AnyError>> + Send>> {
+        Box::pin(async { Err("this connection has no client certificate".into()) })
+    }
 }
 
 /// A service in this process, called without a socket or a task: a client costs no more than its service.

@@ -137,8 +137,9 @@ export async function follow({ path, params, table, limit, onChange, onError, si
       wait = 500;
       let version = list.metadata && list.metadata.resourceVersion;
       const started = Date.now();
-      // A page of a longer list does not follow changes: it would grow without bound.
-      while (!signal.aborted && version && !more) {
+      // A page of a longer list does not follow changes: it would grow without bound. The server rejects watches of Secrets.
+      const isWatched = version && !more && !path.endsWith('/secrets');
+      while (!signal.aborted && isWatched) {
         let isLost = false;
         await lines('/k' + path, { ...params, watch: 'true', resourceVersion: version, allowWatchBookmarks: 'true', timeoutSeconds: 240 }, (event) => {
           const object = event.object || {};
@@ -158,7 +159,7 @@ export async function follow({ path, params, table, limit, onChange, onError, si
         if (isLost) break;
         if (Date.now() - started < 1000) await pause(1000, signal);
       }
-      if (more || !version) { await pause(15000, signal); }
+      if (!isWatched) await pause(15000, signal);
     } catch (error) {
       if (error.name === 'AbortError' || signal.aborted) return;
       if (error.status === 401) return;

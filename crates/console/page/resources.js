@@ -129,7 +129,8 @@ export function resourcesPage(root, parts, context) {
       const value = (row) => (sort.at < 0 ? row.object.metadata.namespace : row.cells[sort.at]);
       found = [...found].sort((a, b) => sort.direction * compare(value(a), value(b)));
     } else found = [...found].sort((a, b) => compare(a.object.metadata.namespace, b.object.metadata.namespace) || compare(a.object.metadata.name, b.object.metadata.name));
-    const heading = (title, at, description) => h('th', { scope: 'col', title: description, 'aria-sort': sort && sort.at === at ? (sort.direction > 0 ? 'ascending' : 'descending') : undefined },
+    const isNumber = (at) => found.length > 0 && found.every((row) => typeof row.cells[at] === 'number');
+    const heading = (title, at, description) => h('th', { scope: 'col', class: isNumber(at) ? 'number' : '', title: description, 'aria-sort': sort && sort.at === at ? (sort.direction > 0 ? 'ascending' : 'descending') : undefined },
       h('button', { onclick: () => { sort = sort && sort.at === at ? (sort.direction > 0 ? { at, direction: -1 } : null) : { at, direction: 1 }; paint(); } }, title, sort && sort.at === at ? (sort.direction > 0 ? ' ↑' : ' ↓') : ''));
     return [
       h('header', { class: 'title' }, h('div', null, h('p', { class: 'dim small' }, groupVersion(resource)), h('h1', null, resource.kind, rows ? h('span', { class: 'count' }, more ? `${rows.length}+` : found.length) : null))),

@@ -6,8 +6,9 @@ use std::time::Duration;
 use api::time::Timestamp;
 use api::x509::request::Request;
 
-use crate::node_lifecycle;
-use crate::simulated_load_balancers::AddressRange;
+use crate::network::simulated_load_balancers::AddressRange;
+use crate::nodes::node_ipam::NodeNetworks;
+use crate::nodes::node_lifecycle;
 
 /// Settings of controllers. The defaults are Kubernetes'.
 #[derive(Clone)]
@@ -45,6 +46,8 @@ pub struct Settings {
     pub simulated_volumes: bool,
     /// Merges annotations into the fields of objects that informers receive; for components beside upstream's.
     pub placement: Option<client::Rewrite>,
+    /// Networks of pods that are allocated to nodes (`--allocate-node-cidrs`); none without.
+    pub node_networks: Option<NodeNetworks>,
     /// The addresses of simulated load balancers; none are given without (`--load-balancer-range`).
     pub load_balancers: Option<AddressRange>,
 }
@@ -66,6 +69,7 @@ impl Default for Settings {
             autoscaler_initial_readiness_delay: Duration::from_secs(30),
             quota_period: Duration::from_secs(300),
             simulated_volumes: false,
+            node_networks: None,
             load_balancers: None,
             placement: None,
         }

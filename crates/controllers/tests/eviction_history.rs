@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::core::v1::{Taint, Toleration};
 use api::time::Timestamp;
-use controllers::taint_eviction::plan::{Plan, Step, revise};
+use controllers::nodes::taint_eviction::plan::{Plan, Step, revise};
 use matching::tolerations::{Stay, Tolerations};
 use matching::{CompileCache, Features};
 use proptest::prelude::*;

@@ -7,8 +7,8 @@ use api::apps::v1::DaemonSet;
 use api::core::v1::{Node, Taint, Toleration};
 use api::json::{Value, from_value};
 use api::time::Timestamp;
-use controllers::daemonset::placement::Demand;
-use controllers::taint_eviction::plan::{Plan, Step, revise};
+use controllers::nodes::taint_eviction::plan::{Plan, Step, revise};
+use controllers::workloads::daemonset::placement::Demand;
 use matching::tolerations::{Stay, Tolerations};
 use matching::{CompileCache, Features, taints};
 

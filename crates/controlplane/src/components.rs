@@ -23,8 +23,9 @@ use apiserver::server::listen::Connection;
 use apiserver::serving::certificates::{Authority, Pair};
 use client::Client;
 use client::resources::Served as _;
+use controllers::network::simulated_load_balancers::AddressRange;
+use controllers::nodes::node_ipam::NodeNetworks;
 use controllers::settings::Settings;
-use controllers::simulated_load_balancers::AddressRange;
 use futures::future::join_all;
 use scheduling::config::Configuration;
 use tokio::net::TcpListener;
@@ -34,11 +35,12 @@ use crate::nodes::Nodes;
 use crate::ready::{self, ReadyTarget};
 use crate::roles::access::Access;
 use crate::roles::connections::in_process;
-use crate::roles::kubelet::containerd::Containerd;
+use crate::roles::kubelet::containerd::{CniDirectories, Containerd};
+use crate::roles::kubelet::pod_network::PodNetwork;
 use crate::roles::kubelet::reach::Reach;
 use crate::roles::kubelet::real::RealNode;
 use crate::roles::scheduler::Limits;
-use crate::roles::{Role, controller_manager, kubelet, scheduler, signing};
+use crate::roles::{Role, controller_manager, dns, kubelet, proxy, scheduler, signing};
 use crate::system_objects;
 
 /// Number of nodes that are created at once.
@@ -79,9 +81,11 @@ pub struct Components {
     /// Controllers to run: `*` for all, `name`, `-name`.
     pub controllers: Vec<String>,
     /// Timing of the node lifecycle controller.
-    pub node_lifecycle: controllers::node_lifecycle::Settings,
+    pub node_lifecycle: controllers::nodes::node_lifecycle::Settings,
     /// This machine as a node, with its own containerd.
     pub machine: Option<MachineNode>,
+    /// Networks of pods that are allocated to nodes; none without.
+    pub node_networks: Option<NodeNetworks>,
 }
 
 /// This machine as a node.
@@ -90,6 +94,12 @@ pub struct MachineNode {
     pub name: String,
     /// Directory for containerd, volumes and logs.
     pub directory: PathBuf,
+    /// Directories of another pod network than the default one.
+    pub cni: CniDirectories,
+    /// Largest packet of the default pod network.
+    pub mtu: Option<u32>,
+    /// The service proxy; without it, pods reach the API server at its own address, and no Services.
+    pub proxy: Option<proxy::Settings>,
 }
 
 impl Components {
@@ -116,6 +126,7 @@ impl Components {
             controllers: vec!["*".to_owned()],
             node_lifecycle: Default::default(),
             machine: None,
+            node_networks: None,
         }
     }
 }
@@ -185,7 +196,7 @@ impl Components {
         }
         register(&admin, &self.nodes.named).await?;
         let machine = match self.machine {
-            Some(machine) => Some(MachineParts::prepare(machine, &authority, address).await?),
+            Some(machine) => Some(MachineParts::prepare(machine, &admin, &authority, address).await?),
             None => None,
         };
         let settings = Settings {
@@ -195,6 +206,7 @@ impl Components {
             node_lifecycle: self.node_lifecycle,
             simulated_volumes: true,
             load_balancers: self.load_balancers,
+            node_networks: self.node_networks,
             ..Settings::default()
         };
         let connect = in_process(server.clone());
@@ -233,13 +245,21 @@ impl Components {
         roles.push(role);
         let (mut real, mut containerd) = (None, None);
         let machines = usize::from(machine.is_some());
-        if let Some(machine) = machine {
+        if let Some(mut machine) = machine {
+            let proxy = machine.proxy.take();
+            if let Some(settings) = machine.dns.take() {
+                roles.push(dns::start_on_machine(for_machine(dns::IDENTITY, dns::NAME), settings));
+            }
             let client = for_machine(&format!("system:node:{}", machine.node.name), kubelet::NAME);
             let access = Access::signed(client.clone(), &machine.serving, &machine.authority)?;
             let name = machine.node.name.clone();
             let (role, agent) = machine.node.start(client, self.kubelet);
             kubelet::agent::serve(machine.listener, access, name, agent.clone(), role.registry.clone());
             roles.push(role);
+            if let Some(settings) = proxy {
+                system_objects::ensure_node_proxier(&admin).await?;
+                roles.push(proxy::start(for_machine(proxy::IDENTITY, proxy::NAME), settings, self.kubelet));
+            }
             (real, containerd) = (Some(agent), Some(machine.containerd));
         }
         server.set_kubelets(Arc::new(Reach { own: Some(fleet), real, ..reach }));
@@ -267,38 +287,71 @@ impl Components {
 struct MachineParts {
     node: RealNode,
     containerd: Containerd,
+    dns: Option<dns::MachineSettings>,
     listener: TcpListener,
     serving: Pair,
     authority: String,
+    proxy: Option<proxy::Settings>,
 }
 
 impl MachineParts {
-    /// Starts containerd, takes the agent's port and signs its certificate. Pods find the API server at `address`.
-    async fn prepare(machine: MachineNode, authority: &Authority, address: Option<SocketAddr>) -> Result<Self> {
-        let MachineNode { name, directory } = machine;
+    /// Starts containerd, takes the agent's port and signs its certificate. Without a proxy, pods find the API server at `address`, and
+    /// names with the machine's own servers.
+    async fn prepare(
+        machine: MachineNode,
+        admin: &Client,
+        authority: &Authority,
+        address: Option<SocketAddr>,
+    ) -> Result<Self> {
+        let MachineNode { name, directory, cni, mtu, mut proxy } = machine;
         let own = address.map(|it| it.ip()).filter(|it| !it.is_loopback() && !it.is_unspecified());
         let own = own.unwrap_or_else(|| kubelet::machine::own_address(None));
         let listener = crate::roles::status::listen(SocketAddr::new(own, kubelet::real::PORT)).await?;
-        let containerd = Containerd::start(&directory.join("containerd")).await?;
+        let files = std::path::absolute(directory.join("containerd"))?;
+        let containerd = Containerd::start(&files, &cni).await?;
+        if let (Some(proxy), std::net::IpAddr::V4(own)) = (&mut proxy, own) {
+            proxy.configuration.node.clone_from(&name);
+            proxy.configuration.address = Some(own);
+        }
+        // The proxy masquerades if pods of other machines are to see the addresses of pods.
+        let masquerades = proxy.as_ref().is_none_or(|it| it.configuration.pod_masquerade.is_none());
+        let pod_network = cni.configurations.is_none().then(|| PodNetwork {
+            directory: cni.configurations(&files),
+            addresses: files.join("addresses"),
+            masquerades,
+            mtu,
+        });
+        let cluster_domain = "cluster.local".to_owned();
+        let resolv_conf = PathBuf::from("/etc/resolv.conf");
+        // Pods reach the server through its Service, and it listens on the bridge of the default network.
+        let mut cluster_dns = Vec::new();
+        let mut dns = None;
+        if proxy.is_some() && pod_network.is_some() {
+            cluster_dns.extend(dns::ensure_service(admin).await?);
+            let (cluster_domain, resolv_conf) = (cluster_domain.clone(), resolv_conf.clone());
+            dns = Some(dns::MachineSettings { admin: admin.clone(), node: name.clone(), cluster_domain, resolv_conf });
+        }
         let node = RealNode {
             name: name.clone(),
             runtime_endpoint: containerd.endpoint().to_owned(),
             root: directory.join("kubelet"),
             logs: directory.join("pod-logs"),
             cgroup_root: format!("/celplane-{name}"),
-            cluster_dns: Vec::new(),
-            cluster_domain: "cluster.local".to_owned(),
-            resolv_conf: PathBuf::from("/etc/resolv.conf"),
-            pod_api_server: address,
+            cluster_dns,
+            cluster_domain,
+            resolv_conf,
+            pod_api_server: address.filter(|_| proxy.is_none()),
             node: Value::object(),
             static_pods: Default::default(),
             endpoint: listener.local_addr()?,
             // The disks of developers are often nearly full.
-            thresholds: Thresholds { disk_percent: 1, inodes_percent: 1, ..Thresholds::default() },
+            thresholds: Thresholds::hard("memory.available<100Mi,nodefs.available<1%,nodefs.inodesFree<1%")
+                .map_err(anyhow::Error::msg)?,
+            pod_network,
         };
         let serving = authority.node(&name, &[own])?;
         let authority = authority.certificate().to_owned();
-        Ok(Self { node, containerd, listener, serving, authority })
+        Ok(Self { node, containerd, dns, listener, serving, authority, proxy })
     }
 }
 
@@ -307,7 +360,7 @@ async fn ensure_storage_class(client: &Client) -> Result<()> {
     if !client.objects::<StorageClass>().list(&Default::default()).await?.items.is_empty() {
         return Ok(());
     }
-    let class = controllers::simulated_volumes::default_class();
+    let class = controllers::storage::simulated_volumes::default_class();
     match client.documents(StorageClass::RESOURCE).create("", &class).await {
         Err(error) if !error.is_already_exists() => Err(error).context("cannot create the default storage class"),
         _ => Ok(()),

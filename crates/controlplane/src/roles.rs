@@ -7,7 +7,9 @@
 pub mod access;
 pub mod connections;
 pub mod controller_manager;
+pub mod dns;
 pub mod kubelet;
+pub mod proxy;
 pub mod scheduler;
 pub mod signing;
 pub mod status;
@@ -175,19 +177,49 @@ fn identity() -> String {
 
 /// Runs one role alone until a signal comes, with its health and metrics at a place.
 pub async fn run_alone(role: Role, place: Option<status::Place>) -> Result<()> {
+    run_ending(role, place, |_| std::future::ready(())).await
+}
+
+/// A signal that ends a component.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EndSignal {
+    /// SIGINT.
+    Interrupt,
+    /// SIGTERM.
+    Terminate,
+    /// SIGPWR: the machine is about to lose power.
+    Power,
+}
+
+/// Like [`run_alone`], with its own page.
+pub async fn run_showing(role: Role, place: Option<status::Place>, page: status::Page) -> Result<()> {
+    run_until_signal(role, place, page, |_| std::future::ready(())).await
+}
+
+/// Like [`run_alone`]; `before_end` runs between the signal and the end of the component.
+pub async fn run_ending<E: Future<Output = ()>>(
+    role: Role,
+    place: Option<status::Place>,
+    before_end: impl FnOnce(EndSignal) -> E,
+) -> Result<()> {
     let page = status::Page {
         registry: role.registry.clone(),
         health: role.health.clone(),
         profiler: None,
         configuration: None,
     };
-    run_showing(role, place, page).await
+    run_until_signal(role, place, page, before_end).await
 }
 
-/// Like [`run_alone`], with its own page.
-pub async fn run_showing(role: Role, place: Option<status::Place>, page: status::Page) -> Result<()> {
+async fn run_until_signal<E: Future<Output = ()>>(
+    role: Role,
+    place: Option<status::Place>,
+    page: status::Page,
+    before_end: impl FnOnce(EndSignal) -> E,
+) -> Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut power = signal(SignalKind::from_raw(rustix::process::Signal::POWER.as_raw()))?;
     if let Some(place) = place {
         status::serve(place, page).await?;
     }
@@ -200,11 +232,13 @@ pub async fn run_showing(role: Role, place: Option<status::Place>, page: status:
             }
         }
     };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    let received = tokio::select! {
+        _ = interrupt.recv() => EndSignal::Interrupt,
+        _ = terminate.recv() => EndSignal::Terminate,
+        _ = power.recv() => EndSignal::Power,
         () = failed => anyhow::bail!("{}", (role.failures())().join("; ")),
-    }
+    };
+    before_end(received).await;
     info!(component = role.name, "Stopping component");
     role.end().await;
     Ok(())

@@ -29,6 +29,24 @@ pub(crate) async fn ensure(client: &Client) -> Result<()> {
     Ok(())
 }
 
+/// Lets the agents of real nodes read what a service proxy needs, as `kubeadm` does for kube-proxy.
+///
+/// # Errors
+/// The server rejects the binding.
+pub(crate) async fn ensure_node_proxier(client: &Client) -> Result<()> {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let bindings = Resource::new(GROUP, "v1", "clusterrolebindings", "ClusterRoleBinding");
+    let binding = api::json!({
+        "metadata": {"name": "celplane:node-proxier"},
+        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "system:node-proxier"},
+        "subjects": [{"apiGroup": GROUP, "kind": "Group", "name": "system:nodes"}],
+    });
+    match client.documents(bindings).create("", &binding).await {
+        Err(error) if !error.is_already_exists() => Err(error).context("cannot let nodes read Services"),
+        _ => Ok(()),
+    }
+}
+
 fn objects() -> Vec<(Resource, Value)> {
     let dns = || api::json!({"k8s-app": "kube-dns"});
     let proxy = || api::json!({"k8s-app": "kube-proxy"});

@@ -10,6 +10,7 @@ mod actions;
 mod back_off;
 mod configs;
 mod devices;
+mod dns;
 mod environment;
 mod events;
 mod images;
@@ -32,6 +33,7 @@ mod volumes;
 use locks::{Mutex, MutexGuard};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use api::core::v1::Pod;
@@ -44,18 +46,19 @@ use client::informer::{Informer, Key};
 use client::objects::Selection;
 use cri::messages::{self as m, CgroupDriver};
 
-pub use self::configs::Dns;
 use self::devices::Devices;
+pub use self::dns::Dns;
 use self::environment::Facts;
 use self::events::Events;
 use self::images::Images;
 pub use self::log_reader::LogReader;
 use self::pressure::PressureState;
-pub use self::pressure::Thresholds;
+pub use self::pressure::{ThresholdFlags, Thresholds};
 use self::sources::Sources;
 use self::sync::PodState;
+use crate::fleet::shutdown;
 use crate::logs::{self, Line};
-use crate::runtime::{Observation, Pressure, Runtime, Stopping, Wake};
+use crate::runtime::{Ending, Observation, Pressure, Runtime, Stopping, Wake};
 use clock::Clock;
 
 /// Settings for running containers.
@@ -120,6 +123,7 @@ struct Shared {
     clock: Clock,
     pods: Mutex<HashMap<Text, Arc<PodState>>>,
     wake: OnceLock<Wake>,
+    is_shutting_down: AtomicBool,
     health: Mutex<Result<(), String>>,
 }
 
@@ -145,7 +149,7 @@ impl Containers {
             ..Facts::default()
         };
         let shared = Shared {
-            events: Events { recorder: Recorder::start(&options.client, "kubelet", &options.node) },
+            events: Events { recorder: Recorder::of_node(&options.client, &options.node) },
             node: options.node,
             runtime: options.runtime,
             runtime_name: version.runtime_name,
@@ -167,6 +171,7 @@ impl Containers {
             clock: options.clock,
             pods: Mutex::default(),
             wake: OnceLock::new(),
+            is_shutting_down: AtomicBool::new(false),
             health: Mutex::new(Ok(())),
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -240,6 +245,10 @@ impl Shared {
 impl Runtime for Containers {
     const IS_SIMULATED: bool = false;
 
+    fn recorder(&self) -> Option<Recorder> {
+        Some(self.shared.events.recorder.clone())
+    }
+
     async fn sync(&self, pod: &Pod, manifest: Option<&Value>, now: Timestamp) -> Observation {
         self.shared.sync(pod, manifest, now).await
     }
@@ -278,11 +287,24 @@ impl Runtime for Containers {
 
     async fn run(&self, wake: Wake) {
         self.shared.wake.get_or_init(|| wake);
-        tokio::join!(self.shared.clone().relist(), self.shared.devices.run(&self.shared.root));
+        let shared = &self.shared;
+        tokio::join!(shared.clone().relist(), shared.watch_health(), shared.devices.run(&shared.root));
     }
 
-    fn eviction(&self, uid: &str) -> Option<String> {
-        self.shared.eviction(uid)
+    fn ending(&self, uid: &str) -> Option<Ending> {
+        self.shared.ending(uid)
+    }
+
+    fn end_pod(&self, uid: &str, ending: Ending) {
+        self.shared.pressure.endings.lock().insert(uid.into(), ending);
+    }
+
+    fn shut_down(&self) {
+        self.shared.is_shutting_down.store(true, Ordering::Release);
+    }
+
+    fn is_shutting_down(&self) -> bool {
+        self.shared.is_shutting_down.load(Ordering::Acquire)
     }
 
     fn pressure(&self) -> Pressure {
@@ -290,6 +312,9 @@ impl Runtime for Containers {
     }
 
     fn health(&self) -> Result<(), String> {
+        if self.is_shutting_down() {
+            return Err(shutdown::NOT_READY.to_owned());
+        }
         self.shared.health.lock().clone()
     }
 }

@@ -10,6 +10,7 @@ mod member;
 mod members;
 mod nodes;
 mod pods;
+pub mod shutdown;
 mod static_pods;
 mod usage;
 
@@ -35,6 +36,7 @@ use tracing::info;
 use self::member::Member;
 use self::members::Members;
 pub use self::members::PLAYED;
+pub(crate) use self::pods::EVICTED;
 use self::static_pods::StaticPods;
 use crate::logs;
 use crate::runtime::Runtime;
@@ -126,7 +128,9 @@ impl<R: Runtime> Fleet<R> {
     #[must_use]
     pub fn new(options: Options, runtime: R) -> Self {
         let members = options.nodes.iter().enumerate();
-        let members = Members::new(members.map(|(number, name)| Member::new(name, number, (options.client_for)(name))));
+        let members = Members::new(
+            members.map(|(number, name)| Member::new(name, number, (options.client_for)(name), runtime.recorder())),
+        );
         let mine = |field: &str| match options.nodes.as_slice() {
             [only] if !options.adopts => Selection { fields: format!("{field}={only}"), ..Selection::default() },
             _ => Selection::default(),
@@ -285,7 +289,9 @@ impl<R: Runtime> Inner<R> {
     /// Adds a node to the fleet if it requests simulation.
     fn adopt(&self, node: &Node) {
         if self.adopts && members::asks(node, self.adopted.as_ref()) {
-            self.members.adopt(node, |name, number| Member::new(name, number, (self.client_for)(name)));
+            self.members.adopt(node, |name, number| {
+                Member::new(name, number, (self.client_for)(name), self.runtime.recorder())
+            });
         }
     }
 

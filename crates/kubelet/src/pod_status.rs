@@ -205,7 +205,7 @@ pub fn preempted(pod: &Pod, seen: Option<&Observation>, reason: &str, message: &
 
 /// The patch for a pod that is ended for the sake of the node, with how its containers ended.
 #[must_use]
-pub fn evicted(pod: &Pod, seen: &Observation, message: &str, now: Timestamp) -> Value {
+pub fn ended_by_node(pod: &Pod, seen: &Observation, reason: &str, message: &str, now: Timestamp) -> Value {
     let part = PodConditionPart {
         condition_type: CONDITION_DISRUPTION_TARGET.into(),
         status: "True".into(),
@@ -215,7 +215,7 @@ pub fn evicted(pod: &Pod, seen: &Observation, message: &str, now: Timestamp) -> 
         ..PodConditionPart::default()
     };
     let condition = PodCondition { last_transition_time: Some(now), part: part.into() };
-    ended_early(pod, Some(seen), "Evicted", message, Some(condition), now)
+    ended_early(pod, Some(seen), reason, message, Some(condition), now)
 }
 
 /// The patch for a pod whose time is up, with how its containers ended.

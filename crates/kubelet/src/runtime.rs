@@ -9,6 +9,7 @@ use api::core::v1::{self, Pod};
 use api::json::{Text, Value};
 use api::resource::v1::ResourceClaim;
 use api::time::Timestamp;
+use client::events::Recorder;
 use client::informer::Key;
 
 use crate::logs::{self, Line};
@@ -23,6 +24,12 @@ pub type Wake = Arc<dyn Fn(Key) + Send + Sync>;
 pub trait Runtime: Send + Sync + 'static {
     /// Whether containers are simulated. A simulated node has neither streams nor its own agent.
     const IS_SIMULATED: bool;
+
+    /// The recorder of the runtime's events, if it has its own. The agent uses it, too: only one recorder writes the events about a
+    /// pod in their order.
+    fn recorder(&self) -> Option<Recorder> {
+        None
+    }
 
     /// Advances the pod's containers and returns their state. A running pod, possibly from before this process
     /// started, is adopted. `manifest` is the whole pod if the server does not have it: a static pod.
@@ -71,9 +78,20 @@ pub trait Runtime: Send + Sync + 'static {
         async {}
     }
 
-    /// The message with which a pod is evicted, if it is.
-    fn eviction(&self, _uid: &str) -> Option<String> {
+    /// The end of a pod that the node decided, if it did.
+    fn ending(&self, _uid: &str) -> Option<Ending> {
         None
+    }
+
+    /// Has the node end a pod by itself.
+    fn end_pod(&self, _uid: &str, _ending: Ending) {}
+
+    /// Begins the shutdown of the machine: from now on, no pod is taken and the node is not ready.
+    fn shut_down(&self) {}
+
+    /// Whether the machine is shutting down.
+    fn is_shutting_down(&self) -> bool {
+        false
     }
 
     /// The resources that the node lacks.
@@ -88,6 +106,17 @@ pub trait Runtime: Send + Sync + 'static {
     fn health(&self) -> Result<(), String> {
         Ok(())
     }
+}
+
+/// The end of a pod that its node decides.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ending {
+    /// The reason in the pod's status.
+    pub reason: &'static str,
+    /// The message in the pod's status.
+    pub message: String,
+    /// Longest grace period in seconds; none for the pod's own.
+    pub grace: Option<i64>,
 }
 
 /// Resources that a node lacks.

@@ -61,3 +61,15 @@ fn recorded_patches_agree() {
     assert!(count > 200);
     assert!(wrong.is_empty(), "{} of {count} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
+
+#[test]
+fn entries_moved_by_a_json_patch_are_bounded() {
+    let numbers = |count: usize| json::parse(format!("{{\"l\":[{}0]}}", "0,".repeat(count)).as_bytes()).unwrap();
+    let inserts = |count: usize| vec![serde_json::json!({"op": "add", "path": "/l/0", "value": 1}); count];
+    let apply = |numbers: &Value, count: usize| {
+        let patch = serde_json::Value::Array(inserts(count)).to_string();
+        json_patch(numbers, patch.as_bytes()).map_err(|error| code(&error))
+    };
+    assert!(apply(&numbers(1_000), 9_000).is_ok());
+    assert_eq!(apply(&numbers(300_000), 9_000), Err(413));
+}

@@ -270,8 +270,16 @@ fn autoscaler_to_stored(object: &mut Value) {
         if metrics.is_empty() && part == "spec" {
             metrics.push(crate::defaults::autoscaling::cpu_metric());
         }
-        if !metrics.is_empty() || part == "status" {
-            fields.insert(list, metrics);
+        match (metrics.is_empty(), part) {
+            (false, _) => drop(fields.insert(list, metrics)),
+            // Go's encoder: a list that was never made is null, and v2 omits a count of zero that v1 writes.
+            (true, "status") => {
+                fields.insert(list, Value::Null);
+                if fields.get("currentReplicas").and_then(Value::as_i64) == Some(0) {
+                    fields.remove("currentReplicas");
+                }
+            }
+            (true, _) => {}
         }
     }
     for (part, field) in [("status", "conditions"), ("spec", "behavior")] {

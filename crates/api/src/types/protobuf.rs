@@ -27,6 +27,9 @@ pub enum ProtobufError {
     /// The bytes may be right, but this field cannot be read from protobuf here.
     #[error("field `{0}` cannot be read from protobuf")]
     Unsupported(&'static str),
+    /// Lists of the object hold more than [`crate::json::ELEMENTS_MAX`] objects.
+    #[error("{}", crate::json::TOO_MANY_ELEMENTS)]
+    TooManyElements,
 }
 
 impl ProtobufError {

@@ -2,7 +2,7 @@
 //!
 //! What has not changed since the last reading is kept, so that one changed role among thousands costs one decoding.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use api::json::{Object, Value};
@@ -20,6 +20,13 @@ const GROUP: &str = "/registry/rbac.authorization.k8s.io";
 /// The place of cluster roles in lists of the four kinds; then come their bindings, roles, and role bindings.
 const CLUSTER_ROLES: usize = 0;
 const PLURALS: [&str; 4] = ["clusterroles", "clusterrolebindings", "roles", "rolebindings"];
+
+/// Bytes of rules that are listed for a user.
+const LISTED_BYTES_MAX: usize = 1 << 20;
+
+/// Comparisons of a granted permission with a rule of the user that one check makes. Verbs, groups, resources and names of
+/// a rule multiply: 20 kB can stand for millions of permissions.
+const COMPARISONS_MAX: usize = 20_000_000;
 
 /// Caches of roles and bindings, looked up once.
 pub(super) struct Sources([Arc<ResourceCache>; 4]);
@@ -125,19 +132,25 @@ impl Roles {
             }
         }
         all.rules = resolve(&roles);
-        for binding in bindings {
-            let place = all.bindings.len();
+        all.bind(&bindings);
+        all
+    }
+
+    /// Indexes bindings by subject. Further bindings of a subject to the same role have no effect: every request would go
+    /// through the rules of the role once more.
+    fn bind(&mut self, bindings: &[Arc<Binding>]) {
+        let mut known = HashSet::new();
+        for (place, binding) in bindings.iter().enumerate() {
             for subject in &binding.subjects {
-                let index = if subject.kind == "Group" { &mut all.of_groups } else { &mut all.of_users };
-                let places = index.entry(subject.who.clone()).or_default();
-                if places.last() != Some(&place) {
-                    places.push(place);
+                let is_group = subject.kind == "Group";
+                if known.insert((is_group, &subject.who, &binding.namespace, &binding.role)) {
+                    let index = if is_group { &mut self.of_groups } else { &mut self.of_users };
+                    index.entry(subject.who.clone()).or_default().push(place);
                 }
             }
-            let rules = all.rules.get(&binding.role).cloned();
-            all.bindings.push((binding, rules));
+            let rules = self.rules.get(&binding.role).cloned();
+            self.bindings.push((binding.clone(), rules));
         }
-        all
     }
 
     /// The bindings that give a user something in a namespace, cluster-wide ones first.
@@ -182,10 +195,18 @@ impl Roles {
         })
     }
 
-    /// The rules that a user has in a namespace.
-    pub(super) fn rules_of(&self, user: &User, namespace: &str) -> Vec<Rule> {
+    /// The rules that a user has in a namespace, and whether there are more than are listed.
+    pub(super) fn rules_of(&self, user: &User, namespace: &str) -> (Vec<Rule>, bool) {
         let rules = self.of_user(user, namespace).into_iter().filter_map(|(_, rules)| rules.as_ref());
-        rules.flat_map(|rules| rules.iter().cloned()).collect()
+        let (mut listed, mut bytes) = (Vec::new(), 0_usize);
+        for rule in rules.flat_map(|rules| rules.iter()) {
+            bytes = bytes.saturating_add(rule.size());
+            if bytes > LISTED_BYTES_MAX {
+                return (listed, true);
+            }
+            listed.push(rule.clone());
+        }
+        (listed, false)
     }
 
     /// Kind and name of the roles that do not exist although a user is bound to them.
@@ -195,11 +216,28 @@ impl Roles {
     }
 
     /// Returns the permissions of `granted` that a user lacks in a namespace, as simple rules.
+    ///
+    /// A rule that stands for too many simple ones counts as missing as a whole, unless one rule of the user covers it.
     pub(super) fn missing(&self, user: &User, namespace: &str, granted: &[Rule]) -> Vec<Rule> {
         let held = self.of_user(user, namespace).into_iter().filter_map(|(_, rules)| rules.as_ref());
         let held: Vec<&Rule> = held.flat_map(|rules| rules.iter()).collect();
-        let simple = granted.iter().flat_map(Rule::split);
-        simple.filter(|one| !held.iter().any(|rule| rule.covers(one))).collect()
+        let weight = held.iter().map(|own| own.weight()).fold(1, usize::saturating_add);
+        let (mut missing, mut left) = (Vec::new(), COMPARISONS_MAX);
+        for rule in granted {
+            left = left.saturating_sub(held.len().saturating_mul(rule.weight()).saturating_add(weight));
+            if left > 0 && held.iter().any(|own| own.covers_whole(rule)) {
+                continue;
+            }
+            match left.checked_sub(rule.simple_count().saturating_mul(weight)) {
+                Some(rest) => {
+                    left = rest;
+                    let simple = rule.split().into_iter();
+                    missing.extend(simple.filter(|one| !held.iter().any(|own| own.covers(one))));
+                }
+                None => missing.push(rule.clone()),
+            }
+        }
+        missing
     }
 
     /// The rules of a role; none if there is no such role.
@@ -219,7 +257,7 @@ fn resolve(roles: &[Arc<Role>]) -> HashMap<RoleName, Arc<[Rule]>> {
         if role.selectors.is_none() {
             continue;
         }
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = HashSet::new();
         let parts = parts.into_iter().filter_map(|part| cluster.get(part));
         let all = parts.flat_map(|part| part.rules.iter()).filter(|rule| seen.insert(*rule)).cloned().collect();
         rules.insert(role.name.clone(), all);
@@ -272,4 +310,61 @@ fn binding(value: &Value) -> Binding {
     let subjects = subjects.collect();
     let own = metadata::name(value).to_owned();
     Binding { name: own, namespace, role: (kind, role_namespace, name), subjects }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(prefix: &str, count: usize) -> Vec<String> {
+        (0..count).map(|index| format!("{prefix}{index}")).collect()
+    }
+
+    /// A user who is bound to a role with these rules in the namespace `n`, twice.
+    fn roles(rules: Vec<Rule>) -> (Roles, User) {
+        let name = ("Role".to_owned(), "n".to_owned(), "r".to_owned());
+        let mut roles = Roles { rules: HashMap::from([(name, rules.into())]), ..Roles::default() };
+        let subject = r#"{"kind": "User", "name": "u", "apiGroup": "rbac.authorization.k8s.io"}"#;
+        let text = |own: &str| {
+            format!(
+                r#"{{"metadata": {{"name": "{own}", "namespace": "n"}}, "roleRef": {{"kind": "Role", "name": "r"}}, "subjects": [{subject}]}}"#
+            )
+        };
+        let read = |own: &str| Arc::new(binding(&api::json::parse(text(own).as_bytes()).unwrap()));
+        roles.bind(&[read("a"), read("b")]);
+        (roles, User { name: "u".to_owned(), ..User::default() })
+    }
+
+    fn rule(count: usize) -> Rule {
+        let (verbs, groups, resources) = (texts("v", count), texts("g", count), texts("r", count));
+        Rule { verbs, groups, resources, ..Rule::default() }
+    }
+
+    #[test]
+    fn roles_bound_twice_are_listed_once() {
+        let (roles, user) = roles(vec![rule(2)]);
+        assert_eq!(roles.rules_of(&user, "n"), (vec![rule(2)], false));
+    }
+
+    #[test]
+    fn listed_rules_are_bounded() {
+        let (roles, user) = roles(vec![rule(100); 1_000]);
+        let (listed, is_cut) = roles.rules_of(&user, "n");
+        assert!(is_cut && !listed.is_empty() && listed.len() < 1_000, "{}", listed.len());
+    }
+
+    #[test]
+    fn escalation_check_is_bounded() {
+        let (roles, user) = roles(vec![rule(3), rule(600)]);
+        // One rule covers it, whatever it stands for.
+        assert!(roles.missing(&user, "n", &[rule(600)]).is_empty());
+        let few = Rule { names: vec!["x".to_owned()], ..rule(3) };
+        assert!(roles.missing(&user, "n", &[few]).is_empty());
+        // 343,000,000 permissions are not compared one by one.
+        assert_eq!(roles.missing(&user, "n", &[rule(700)]), [rule(700)]);
+        let one = Rule { verbs: texts("w", 1), ..rule(1) };
+        assert_eq!(roles.missing(&user, "n", std::slice::from_ref(&one)), [one]);
+        let paths = Rule { verbs: texts("v", 1), paths: vec!["/a".to_owned()], ..Rule::default() };
+        assert_eq!(roles.missing(&user, "n", std::slice::from_ref(&paths)), [paths]);
+    }
 }

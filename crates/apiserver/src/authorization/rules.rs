@@ -2,10 +2,18 @@
 //!
 //! Follows Kubernetes' `pkg/apis/rbac/v1/evaluation_helpers.go` and `component-helpers/auth/rbac/validation`.
 
+use std::collections::{HashMap, HashSet};
+
 use api::go_text::quote;
 use api::json::Value;
 
 use super::Request;
+
+/// Bytes that a text of a rule takes besides its characters.
+const TEXT_BYTES: usize = 4;
+
+/// Texts that a comparison of rules goes through in the time of a short one.
+const TEXTS_PER_COMPARISON: usize = 8;
 
 /// Permissions of a role.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Hash)]
@@ -69,16 +77,45 @@ impl Rule {
 
     /// Whether this rule allows everything that a simple one (one verb, group, resource and name or path) does.
     pub(super) fn covers(&self, one: &Rule) -> bool {
-        let first = |list: &[String]| list.first().cloned().unwrap_or_default();
-        if !has(&self.verbs, &first(&one.verbs)) {
+        if !has(&self.verbs, first(&one.verbs)) {
             return false;
         }
         if let Some(path) = one.paths.first() {
             return self.names.is_empty() && self.paths.iter().any(|it| covers_path(it, path));
         }
         let name_covered = self.names.is_empty() || one.names.first().is_some_and(|name| self.names.contains(name));
-        let resource = first(&one.resources);
-        has(&self.groups, &first(&one.groups)) && name_covered && covers_named(&self.resources, &resource)
+        has(&self.groups, first(&one.groups)) && name_covered && covers_named(&self.resources, first(&one.resources))
+    }
+
+    /// Whether this rule allows everything that another one does, as far as that shows without splitting it.
+    pub(super) fn covers_whole(&self, other: &Rule) -> bool {
+        has_all(&self.verbs, &other.verbs, true)
+            && has_all(&self.groups, &other.groups, true)
+            && has_all(&self.resources, &other.resources, true)
+            && (self.names.is_empty() || !other.names.is_empty() && has_all(&self.names, &other.names, false))
+            && (other.paths.is_empty() || self.names.is_empty() && has_all(&self.paths, &other.paths, true))
+    }
+
+    /// Number of simple rules that [`Rule::split`] yields.
+    pub(super) fn simple_count(&self) -> usize {
+        let of_resources = [self.groups.len(), self.resources.len(), self.names.len().max(1)];
+        let of_resources = of_resources.into_iter().fold(1, usize::saturating_mul);
+        of_resources.saturating_add(self.paths.len()).saturating_mul(self.verbs.len())
+    }
+
+    /// Work of comparing the rule with another one: one for a short rule, more for one with many texts.
+    pub(super) fn weight(&self) -> usize {
+        let count = self.texts().map(Vec::len).fold(0, usize::saturating_add);
+        (count / TEXTS_PER_COMPARISON).saturating_add(1)
+    }
+
+    /// Bytes of the rule's texts, about.
+    pub(super) fn size(&self) -> usize {
+        self.texts().flatten().fold(0, |sum, text| sum.saturating_add(text.len()).saturating_add(TEXT_BYTES))
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &Vec<String>> {
+        [&self.verbs, &self.groups, &self.resources, &self.names, &self.paths].into_iter()
     }
 
     /// The rule as many simple ones.
@@ -110,13 +147,15 @@ impl Rule {
 /// Simple rules as refusals list them: those of one resource as one, sorted.
 pub(crate) fn show_all(simple: Vec<Rule>) -> Vec<String> {
     let mut compact: Vec<Rule> = Vec::new();
+    let mut places: HashMap<[Vec<String>; 3], usize> = HashMap::new();
     for rule in simple {
-        let same = |it: &&mut Rule| {
-            rule.paths.is_empty()
-                && it.paths.is_empty()
-                && (&it.groups, &it.resources, &it.names) == (&rule.groups, &rule.resources, &rule.names)
-        };
-        match compact.iter_mut().find(same) {
+        if !rule.paths.is_empty() {
+            compact.push(rule);
+            continue;
+        }
+        let place = [rule.groups.clone(), rule.resources.clone(), rule.names.clone()];
+        let place = *places.entry(place).or_insert(compact.len());
+        match compact.get_mut(place) {
             Some(known) => known.verbs.extend(rule.verbs),
             None => compact.push(rule),
         }
@@ -142,6 +181,24 @@ fn show(rule: &Rule) -> String {
     format!("{{{}}}", parts.collect::<Vec<_>>().join(", "))
 }
 
+fn first(list: &[String]) -> &str {
+    list.first().map_or("", String::as_str)
+}
+
+/// Whether each of some texts is in a list, in time proportional to both.
+fn has_all(list: &[String], wanted: &[String], is_star_all: bool) -> bool {
+    /// Shorter lists are searched directly.
+    const SHORT: usize = 16;
+    if is_star_all && list.iter().any(|it| it == "*") {
+        return true;
+    }
+    if list.len() <= SHORT || wanted.len() <= SHORT {
+        return wanted.iter().all(|text| list.contains(text));
+    }
+    let list: HashSet<&String> = list.iter().collect();
+    wanted.iter().all(|text| list.contains(text))
+}
+
 fn has(list: &[String], wanted: &str) -> bool {
     list.iter().any(|it| it == "*" || it == wanted)
 }
@@ -160,8 +217,8 @@ fn covers_resource(list: &[String], resource: &str, subresource: &str) -> bool {
 
 /// Whether a list covers an entry of another one, whatever that entry stands for: what is written alike is the same.
 fn covers_named(list: &[String], named: &str) -> bool {
-    let every = named.split_once('/').map(|(_, part)| format!("*/{part}"));
-    list.iter().any(|it| it == "*" || it == named || Some(it) == every.as_ref())
+    let part = named.split_once('/').map(|(_, part)| part);
+    list.iter().any(|it| it == "*" || it == named || part.is_some() && it.strip_prefix("*/") == part)
 }
 
 fn covers_path(rule: &str, path: &str) -> bool {

@@ -9,11 +9,11 @@ use futures::future::BoxFuture;
 
 use super::create::{Creation, check_namespace, check_terminating, insert, normalize};
 use super::modify::{Decision, Proposal, modify};
-use super::update::{BasedOn, Change, Tracking, check_name, check_uid, show};
+use super::update::{BasedOn, Change, Tracking, check_name, show};
 use super::{Call, FIELD_MANAGER_BYTES_MAX, ownership};
 use crate::wire::answer::Answer;
 use crate::wire::heavy;
-use crate::wire::payload::FieldValidation;
+use crate::wire::payload::{self, FieldValidation};
 use crate::wire::status::{Failure, Result};
 use crate::wire::warnings;
 use api::metadata;
@@ -85,7 +85,6 @@ impl Proposal for Application<'_> {
             let object = applied(call, subresource, &live, config, force).await?;
             let object = checked(call, object)?;
             let based_on = BasedOn::of(call, &object);
-            check_uid(call, &object, old)?;
             let (given_empty, tracking, is_whole) = (GivenEmpty::default(), Tracking::Done, true);
             let change = Change { object, given_empty, based_on, subresource, tracking, dry_run, is_whole };
             Box::new(change).admit(call, old).await
@@ -142,6 +141,7 @@ fn read(body: &[u8]) -> Result<(Value, Vec<String>)> {
             documents.into_iter().next().unwrap_or_default()
         }
     };
+    payload::check_elements(&document.value, body)?;
     let value = match document.value {
         Value::Null => Value::object(),
         value @ Value::Object(_) => value,

@@ -7,9 +7,9 @@ use http::header::CONTENT_TYPE;
 use super::Call;
 use super::create::check_namespace;
 use super::modify::Decision;
-use super::update::{BasedOn, Change, check_uid, modify_tracked, show};
+use super::update::{BasedOn, Change, modify_tracked, show};
 use crate::wire::answer::Answer;
-use crate::wire::payload::{Decoded, FieldValidation, Payload};
+use crate::wire::payload::{self, Decoded, FieldValidation, Payload};
 use crate::wire::status::{Failure, Result};
 use crate::wire::warnings;
 use api::metadata;
@@ -69,7 +69,6 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         let mut object = object;
         check_namespace(call, &mut object)?;
         let based_on = BasedOn::of(call, &object);
-        check_uid(call, &object, old)?;
         warnings::add(pipeline::merge_owners(&mut object, " after mutating admission happens"));
         conversion::to_stored(call.resource, &call.target.version, &mut object);
         let change = Change { object, given_empty, based_on, subresource, tracking, dry_run, is_whole: true };
@@ -109,6 +108,7 @@ pub(super) fn kind_of(headers: &HeaderMap) -> Result<PatchType> {
 /// Checks the body of a patch before the object is read.
 fn check_body(kind: PatchType, body: &[u8]) -> Result<()> {
     let Ok(patch) = api::json::parse(body) else { return Err(Failure::bad_request("invalid JSON patch")) };
+    payload::check_elements(&patch, body)?;
     let wanted = match (kind, &patch) {
         (PatchType::Json, Value::Array(_)) | (PatchType::Merge | PatchType::Strategic, Value::Object(_)) => {
             return Ok(());

@@ -165,12 +165,8 @@ impl BasedOn {
     }
 }
 
-/// A patch may name the object that it is for, and cannot make it another one.
-pub(super) fn check_uid(call: &Call<'_>, object: &Value, old: &Value) -> Result<()> {
-    let uid = metadata::text(object, "uid");
-    if uid.is_empty() || uid == metadata::text(old, "uid") {
-        return Ok(());
-    }
+/// The rejection of a patch that gives an object another UID.
+fn immutable_uid(call: &Call<'_>, uid: &str) -> Box<Failure> {
     let mut errors = api::field::Errors::new();
     let at = api::field::Path::new("metadata");
     errors.invalid(at.child("uid"), uid, "field is immutable");
@@ -178,7 +174,7 @@ pub(super) fn check_uid(call: &Call<'_>, object: &Value, old: &Value) -> Result<
         // The rules of this kind look at metadata once more, and the errors of both are listed.
         errors.invalid(at.child("uid"), uid, "field is immutable");
     }
-    Err(Failure::invalid(call.resource.group, call.resource.kind, &call.target.name, &errors))
+    Failure::invalid(call.resource.group, call.resource.kind, &call.target.name, &errors)
 }
 
 /// The object is another one than the update names.
@@ -274,6 +270,10 @@ pub(super) async fn change(call: &Call<'_>, change: Change<'_>, old: &Value) -> 
     let is_part_of_pod = (resource.group, resource.plural) == ("", "pods") && !subresource.is_empty();
     let rules = call.rules();
     let judged = !is_part_of_pod && rules.judges_metadata();
+    // A patch may name the object that it is for, and cannot make it another one.
+    let other_uid = Some(metadata::text(&object, "uid"))
+        .filter(|uid| !uid.is_empty() && *uid != metadata::text(old, "uid"))
+        .map(ToOwned::to_owned);
     // Kubernetes: mutating admission sees the object as it was sent.
     let unsent: Vec<&str> =
         SYSTEM_FIELDS.into_iter().filter(|field| object.at(&["metadata", field]).is_none()).collect();
@@ -326,6 +326,10 @@ pub(super) async fn change(call: &Call<'_>, change: Change<'_>, old: &Value) -> 
                 metadata::copy(object, old, field);
             }
         }
+    }
+    // Kubernetes: mutating webhooks are called before this is rejected.
+    if let Some(uid) = other_uid {
+        return Err(immutable_uid(call, &uid));
     }
     let managed_fields = metadata::make(object).remove("managedFields");
     based_on?.check_version(call, old)?;

@@ -108,12 +108,26 @@ pub(crate) fn media_type(headers: &HeaderMap) -> &str {
 
 /// As [`read`], for a form.
 pub(crate) fn read_as(media: &str, body: &[u8], kind: &str) -> Result<Payload> {
-    match media {
+    let payload = match media {
         "" | "application/json" => read_json(body, kind),
         "application/yaml" => read_yaml(body, kind),
         "application/vnd.kubernetes.protobuf" => read_protobuf(body, kind),
         _ => Err(Failure::unsupported_media_type(&READABLE)),
-    }
+    }?;
+    check_elements(&payload.value, body)?;
+    Ok(payload)
+}
+
+/// Rejects a document whose lists hold more objects than memory is meant for.
+///
+/// # Errors
+/// 413.
+pub(crate) fn check_elements(value: &Value, body: &[u8]) -> Result<()> {
+    if json::has_too_many_elements(value, body.len()) { Err(too_many_elements()) } else { Ok(()) }
+}
+
+fn too_many_elements() -> Box<Failure> {
+    Failure::new(413, "RequestEntityTooLarge", format!("Request entity too large: {}", json::TOO_MANY_ELEMENTS))
 }
 
 /// Bytes that are not an object of any kind.
@@ -157,6 +171,7 @@ fn read_protobuf(body: &[u8], kind: &str) -> Result<Payload> {
     };
     let mut value = protobuf::read(of, envelope.raw).map_err(|error| match error {
         ProtobufError::Unsupported(_) => Failure::unsupported_media_type(&READABLE),
+        ProtobufError::TooManyElements => too_many_elements(),
         error => {
             let version = envelope.api_version.rsplit('/').next().unwrap_or_default();
             let given = &envelope.kind;

@@ -71,6 +71,7 @@ impl Arguments {
             kubeconfig,
             processes: self.processes.clone(),
             has_nodes: self.running,
+            has_events: true,
         });
         Settings {
             creators: self.creators,

@@ -43,6 +43,19 @@ pub struct Step {
     pub own_seconds: Option<f64>,
 }
 
+/// Lists in one encoding.
+#[derive(Debug, Clone)]
+pub struct Lists {
+    /// Name in tables.
+    pub name: &'static str,
+    /// Durations of the lists.
+    pub latencies: Latencies,
+    /// Size of one list.
+    pub bytes: usize,
+    /// Processor time of the server for one list, in seconds; none if the server is not ours.
+    pub server_seconds: Option<f64>,
+}
+
 /// All measurements.
 #[derive(Debug, Clone)]
 pub struct Measured {
@@ -58,14 +71,17 @@ pub struct Measured {
     pub pods: usize,
     /// The load.
     pub steps: Vec<(&'static str, Step)>,
-    /// Lists, by name: how long each took, and how many bytes it has.
-    pub lists: Vec<(&'static str, Latencies, usize)>,
+    /// Lists of all pods.
+    pub lists: Vec<Lists>,
     /// Watchers; none if there were to be none.
     pub delivery: Option<Delivery>,
 }
 
 /// Form in which `kubectl get` requests lists.
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+
+/// Form in which components of Kubernetes request lists.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// Does all of it.
 ///
@@ -98,10 +114,13 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Measured> {
 
     let first = connections.first_mut().context("there are no connections")?;
     let mut lists = Vec::new();
-    for (name, accept) in [("list as JSON", "application/json"), ("list as Table", TABLE)] {
+    for (name, accept) in
+        [("list as JSON", "application/json"), ("list as Table", TABLE), ("list in protobuf", PROTOBUF)]
+    {
         let request = requests.list_pods(accept);
         let mut latencies = Latencies::default();
         let mut bytes = 0;
+        let before = Used::now(target);
         for round in 0..settings.lists {
             progress.show(name, u64::from(round), u64::from(settings.lists));
             let asked = Instant::now();
@@ -113,7 +132,8 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Measured> {
             }
         }
         progress.clear();
-        lists.push((name, latencies, bytes));
+        let server_seconds = before.server_seconds(target, latencies.count() as f64);
+        lists.push(Lists { name, latencies, bytes, server_seconds });
     }
 
     let (documents, rotating) = (documents(first, &requests, settings.pods.min(1000)).await?, requests.clone());
@@ -198,10 +218,14 @@ impl Used {
     }
 
     fn step(&self, target: &Target, outcome: Outcome) -> Step {
-        let now = Self::now(target);
         let count = outcome.latencies.count() as f64;
-        let server = now.server - self.server;
-        let own = now.own.zip(self.own).map(|(now, before)| (now - before) / count);
-        Step { server_seconds: (now.server > 0.0).then_some(server / count), own_seconds: own, outcome }
+        let own = processor_seconds("self").zip(self.own).map(|(now, before)| (now - before) / count);
+        Step { server_seconds: self.server_seconds(target, count), own_seconds: own, outcome }
+    }
+
+    /// Processor time of the server for one of `count` requests since then.
+    fn server_seconds(&self, target: &Target, count: f64) -> Option<f64> {
+        let now = target.processor_seconds();
+        (now > 0.0).then_some((now - self.server) / count)
     }
 }

@@ -1,6 +1,6 @@
 //! Measurements next to those of kube-apiserver with etcd, and our goals.
 
-use super::plan::Measured;
+use super::plan::{Lists, Measured};
 use crate::memory::size;
 use crate::table::{NONE, Table, time};
 
@@ -86,16 +86,26 @@ pub fn costs(measured: &Measured) -> Table {
         let cell = |seconds: Option<f64>| seconds.map_or(NONE.to_owned(), seconds_text);
         table.row([(*name).to_owned(), cell(step.server_seconds), cell(step.own_seconds)]);
     }
+    for list in &measured.lists {
+        table.row([list.name.to_owned(), list.server_seconds.map_or(NONE.to_owned(), seconds_text), NONE.to_owned()]);
+    }
     table
 }
 
 /// All figures, and the server's processor time per request: name, unit, value, always in the same order.
 pub(super) fn values(measured: &Measured) -> Vec<(String, Unit, f64)> {
     let figures = figures(measured).into_iter().map(|figure| (figure.name, figure.unit, figure.value));
-    let costs = measured.steps.iter().map(|(name, step)| {
-        (format!("processor time, {name}"), Unit::Seconds, step.server_seconds.unwrap_or(f64::NAN))
-    });
-    figures.chain(costs).collect()
+    figures.chain(processor_times(measured)).collect()
+}
+
+/// The server's processor time for one request of each kind.
+fn processor_times(measured: &Measured) -> impl Iterator<Item = (String, Unit, f64)> {
+    let steps = measured.steps.iter().map(|(name, step)| (*name, step.server_seconds));
+    let lists = measured.lists.iter().map(|list| (list.name, list.server_seconds));
+    let show = |(name, seconds): (&str, Option<f64>)| {
+        (format!("processor time, {name}"), Unit::Seconds, seconds.unwrap_or(f64::NAN))
+    };
+    steps.chain(lists).map(show)
 }
 
 fn figures(measured: &Measured) -> Vec<Figure> {
@@ -129,13 +139,17 @@ fn figures(measured: &Measured) -> Vec<Figure> {
             figures.push(Figure { name, unit: Unit::Seconds, value, spread: None, recorded, goal: None });
         }
     }
-    for (name, latencies, bytes) in &measured.lists {
-        let recorded = if name.ends_with("Table") { recorded::LIST_TABLE } else { recorded::LIST };
+    for Lists { name, latencies, bytes, .. } in &measured.lists {
+        let recorded = match *name {
+            "list as JSON" => Some(recorded::LIST * scale),
+            "list as Table" => Some(recorded::LIST_TABLE * scale),
+            _ => None,
+        };
         let value = latencies.quantile(0.5).unwrap_or_default();
         let spread = latencies.quantile(0.5).zip(latencies.quantile(0.99));
         let name = format!("{name}, {} pods, {}", measured.pods, size(*bytes as f64));
         let goal = Some(Goal::Part(1.0 / 5.0));
-        figures.push(Figure { name, unit: Unit::Seconds, value, spread, recorded: Some(recorded * scale), goal });
+        figures.push(Figure { name, unit: Unit::Seconds, value, spread, recorded, goal });
     }
     if let Some(delivery) = &measured.delivery {
         let latencies = &delivery.latencies;

@@ -36,6 +36,8 @@ pub struct Target {
     /// Time until it was ready, if it was started.
     pub ready: Option<Duration>,
     processes: Vec<Process>,
+    /// Processes of the server that others started.
+    others: Vec<u32>,
     _directory: Option<TempDir>,
 }
 
@@ -57,7 +59,17 @@ impl Target {
     /// If the file cannot be used.
     pub fn running(kubeconfig: &Path) -> Result<Self> {
         let endpoint = read_kubeconfig(kubeconfig)?;
-        Ok(Self { endpoint, ready: None, processes: Vec::new(), _directory: None })
+        Ok(Self { endpoint, ready: None, processes: Vec::new(), others: Vec::new(), _directory: None })
+    }
+
+    /// Counts the time and memory of these processes as the server's.
+    #[must_use]
+    pub fn with_processes(self, others: Vec<u32>) -> Self {
+        Self { others, ..self }
+    }
+
+    fn process_ids(&self) -> impl Iterator<Item = u32> {
+        self.processes.iter().map(|process| process.0.id()).chain(self.others.iter().copied())
     }
 
     /// Starts `celplane apiserver` on an empty store and waits until it is ready. The directory is made below `parent`.
@@ -106,21 +118,20 @@ impl Target {
             tokio::time::sleep(Duration::from_millis(1)).await;
         };
         let ready = Some(started.elapsed());
-        Ok(Self { endpoint, ready, processes, _directory: Some(directory) })
+        Ok(Self { endpoint, ready, processes, others: Vec::new(), _directory: Some(directory) })
     }
 
     /// Resident memory of the server in bytes, with its etcd if we started one; `None` if it is not ours.
     #[must_use]
     pub fn resident_bytes(&self) -> Option<u64> {
-        let sizes: Vec<u64> =
-            self.processes.iter().filter_map(|process| crate::memory::resident_bytes_of(process.0.id())).collect();
+        let sizes: Vec<u64> = self.process_ids().filter_map(crate::memory::resident_bytes_of).collect();
         (!sizes.is_empty()).then(|| sizes.iter().sum())
     }
 
     /// Processor time of the server in seconds, with its etcd if we started one.
     #[must_use]
     pub fn processor_seconds(&self) -> f64 {
-        self.processes.iter().filter_map(|process| processor_seconds(&process.0.id().to_string())).sum()
+        self.process_ids().filter_map(|process| processor_seconds(&process.to_string())).sum()
     }
 }
 
@@ -136,7 +147,8 @@ pub fn processor_seconds(process: &str) -> Option<f64> {
     Some(ticks.sum::<f64>() / TICKS_PER_SECOND)
 }
 
-async fn is_ready(endpoint: &Endpoint) -> bool {
+/// Whether the server at an endpoint answers `/readyz` with success.
+pub async fn is_ready(endpoint: &Endpoint) -> bool {
     let request = Requests::new(endpoint.address.clone(), false).get("/readyz", "*/*");
     match endpoint.connect().await {
         Ok(mut connection) => connection.exchange(&request).await.is_ok_and(|status| status == 200),

@@ -68,6 +68,8 @@ pub struct Running {
     pub processes: Vec<u32>,
     /// Whether it has nodes that run pods: the measurement ends when they run.
     pub has_nodes: bool,
+    /// Whether every binding has an event: the measurement ends with the last one. kube-scheduler drops events under load.
+    pub has_events: bool,
 }
 
 impl Default for Settings {
@@ -82,8 +84,10 @@ impl Default for Settings {
 pub struct Report {
     /// From the first create to the last binding and event.
     pub took: Duration,
-    /// Processor time of the whole process meanwhile, in seconds.
+    /// Processor time of the whole process meanwhile, in seconds, or of all processes and this one.
     pub processor_seconds: f64,
+    /// The part of it that this process used, in seconds.
+    pub own_seconds: f64,
     /// From the request to create a pod until a watcher sees it bound.
     pub latencies: Latencies,
     /// Number of pods bound in each half second.
@@ -148,20 +152,22 @@ pub async fn run(workload: &Workload, size: Size, settings: Settings) -> Result<
     cluster.give_classes(&mut pods).await?;
     cluster.seen().begun = Some(Instant::now());
     let stages_before = cluster.begin_stages();
-    let (begun, before) = (Instant::now(), cluster.processor_seconds()?);
+    let (begun, before, own_before) = (Instant::now(), cluster.processor_seconds()?, own_seconds()?);
     let created = cluster.create(PODS, "bench", pods);
     tokio::try_join!(created, cluster.churn(workload, size, bound, placed_before))?;
     cluster.bound(bound.saturating_add(size.pods)).await?;
-    if !cluster.has_nodes() {
+    if cluster.running.as_ref().is_none_or(|running| running.has_events && !running.has_nodes) {
         cluster.has_events(events.saturating_add(size.pods)).await?;
     }
     let took = begun.elapsed();
     let processor_seconds = cluster.processor_seconds()? - before;
+    let own_seconds = own_seconds()? - own_before;
     let stages = cluster.stages(stages_before, processor_seconds);
     let seen = std::mem::take(&mut *cluster.seen());
     let report = Report {
         took,
         processor_seconds,
+        own_seconds,
         latencies: seen.latencies,
         over_time: seen.over_time,
         resident_bytes: cluster.resident_bytes(),
@@ -169,6 +175,10 @@ pub async fn run(workload: &Workload, size: Size, settings: Settings) -> Result<
     };
     cluster.end().await?;
     Ok(report)
+}
+
+fn own_seconds() -> Result<f64> {
+    processor_seconds("self").context("processor time")
 }
 
 impl Cluster {

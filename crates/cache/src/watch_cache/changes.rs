@@ -140,13 +140,20 @@ const AGE_MAX: Duration = Duration::from_secs(90);
 /// All resources together keep a number of bytes, but a resource with less than this part of it keeps its own: a busy one
 /// does not cost the others their past.
 const SHARE: usize = 8;
-/// This many changes of a resource are kept however old they are.
+/// This many changes of a resource are kept however old they are, if they take no more than [`OLD_BYTES`].
 const COUNT_MIN: usize = 100;
+/// Memory up to which changes are kept however old they are.
+const OLD_BYTES: usize = 4 << 20;
 /// Memory of a change besides its text: inputs of selectors, and unused space between texts.
 const CHANGE_BYTES: usize = 1 << 10;
 /// Number of the last changes that keep their encodings: a decoded document takes ten times the memory of its
 /// text.
 const MADE_MAX: usize = 128;
+/// Bytes of text of the last changes that keep their encodings, besides the newest: definitions and other large objects
+/// keep them for fewer changes.
+const MADE_BYTES: usize = 1 << 20;
+/// Encodings are dropped after this time: by then all but slow watchers have read them.
+const MADE_AGE: Duration = Duration::from_secs(10);
 /// A watcher gets at most this many changes at a time,
 const BATCH: usize = 256;
 /// Size of a batch in bytes: a slow watcher holds some batches.
@@ -185,6 +192,8 @@ pub(super) struct Changes {
     /// The number of the first one in the list.
     first: u64,
     bytes: usize,
+    /// Number of the last changes that may hold encodings, and the bytes of their texts.
+    made: (usize, usize),
     budget: Arc<Budget>,
     /// Whether the cache holds the objects as well.
     objects_are_kept: bool,
@@ -196,7 +205,7 @@ pub(super) struct Changes {
 impl Changes {
     pub(super) fn new(revision: Revision, budget: Arc<Budget>, objects_are_kept: bool) -> Self {
         let list = VecDeque::new();
-        Self { list, first: 0, bytes: 0, budget, objects_are_kept, complete_after: revision, newest: 0 }
+        Self { list, first: 0, bytes: 0, made: (0, 0), budget, objects_are_kept, complete_after: revision, newest: 0 }
     }
 
     /// Removes all changes: those up to `revision` are unknown, and every position is lost. Returns the next
@@ -205,7 +214,7 @@ impl Changes {
         self.first = self.end().saturating_add(1);
         self.list.clear();
         self.budget.give_back(self.bytes);
-        self.bytes = 0;
+        (self.bytes, self.made) = (0, (0, 0));
         self.complete_after = revision;
         self.newest = revision;
         self.end()
@@ -217,21 +226,34 @@ impl Changes {
         let (bytes, now) = (change.bytes(self.objects_are_kept), change.at);
         self.bytes = self.bytes.saturating_add(bytes);
         self.budget.take(bytes);
-        let old = self.list.len().checked_sub(MADE_MAX).and_then(|at| self.list.get(at));
-        if let Some(old) = old {
-            old.forget_made();
-        }
+        let (count, text) = self.made;
+        self.made = (count.saturating_add(1), text.saturating_add(change.object.json.len()));
         self.list.push_back(change);
         self.trim(now);
         self.end()
     }
 
+    /// Drops encodings of changes that are too old, too many or too large.
+    fn forget_made(&mut self, now: Instant) {
+        while let Some(oldest) = self.list.len().checked_sub(self.made.0).and_then(|at| self.list.get(at)) {
+            let (count, text) = self.made;
+            let is_old = now.saturating_duration_since(oldest.at) > MADE_AGE;
+            if !is_old && count <= MADE_MAX && (text <= MADE_BYTES || count <= 1) {
+                return;
+            }
+            oldest.forget_made();
+            self.made = (count.saturating_sub(1), text.saturating_sub(oldest.object.json.len()));
+        }
+    }
+
     /// Removes changes that are too old or too many.
     pub(super) fn trim(&mut self, now: Instant) {
+        self.forget_made(now);
         while let Some(oldest) = self.list.front() {
             let is_old = now.saturating_duration_since(oldest.at) > AGE_MAX;
             let is_too_much = self.budget.is_exceeded_by(self.bytes);
-            if !is_too_much && (!is_old || self.list.len() <= COUNT_MIN) {
+            let is_little = self.list.len() <= COUNT_MIN && self.bytes <= OLD_BYTES;
+            if !is_too_much && (!is_old || is_little) {
                 return;
             }
             let bytes = oldest.bytes(self.objects_are_kept);
@@ -239,6 +261,9 @@ impl Changes {
             self.first = self.first.saturating_add(1);
             self.bytes = self.bytes.saturating_sub(bytes);
             self.budget.give_back(bytes);
+            if self.made.0 >= self.list.len() {
+                self.made = (self.made.0.saturating_sub(1), self.made.1.saturating_sub(oldest.object.json.len()));
+            }
             self.list.pop_front();
         }
     }
@@ -333,6 +358,20 @@ mod tests {
     }
 
     #[test]
+    fn old_changes_of_large_objects_are_removed() {
+        let start = Instant::now();
+        let mut changes = Changes::new(0, Arc::new(Budget::new(256 << 20)), true);
+        for revision in 1..=COUNT_MIN as u64 {
+            changes.push(change(revision, 100 << 10, start));
+        }
+        changes.trim(start + AGE_MAX);
+        assert_eq!(changes.list.len(), COUNT_MIN);
+        changes.trim(start + AGE_MAX * 2);
+        assert!((30..50).contains(&changes.list.len()), "{} changes of 101 kB", changes.list.len());
+        assert!(changes.bytes <= OLD_BYTES);
+    }
+
+    #[test]
     fn a_busy_resource_pays_for_its_own_past() {
         let (total, start) = (Arc::new(Budget::new(256 << 20)), Instant::now());
         let (mut busy, mut quiet) = (Changes::new(1, total.clone(), true), Changes::new(1, total.clone(), true));
@@ -381,6 +420,30 @@ mod tests {
         assert!(texts.iter().zip(&all).all(|(text, change)| text.0 == change.event() && *text.1 == *change.decoded()));
         let holding = all.iter().filter(|change| change.made().event.is_some() || change.made().decoded.is_some());
         assert_eq!(holding.count(), MADE_MAX);
+    }
+
+    fn holding(changes: &Changes) -> usize {
+        changes.list.iter().filter(|change| change.made().event.is_some() || change.made().decoded.is_some()).count()
+    }
+
+    #[test]
+    fn large_and_old_changes_drop_their_encodings() {
+        let start = Instant::now();
+        let mut changes = Changes::new(0, Arc::new(Budget::new(256 << 20)), true);
+        for revision in 1..=20 {
+            let change = change(revision, 100 << 10, start);
+            changes.push(change.clone());
+            assert!(!change.event().is_empty() && !change.decoded().is_null());
+        }
+        assert_eq!(holding(&changes), 10, "1 MiB of 100 kB each");
+        changes.push(change(21, 4 << 20, start));
+        assert!(changes.list.back().is_some_and(|newest| !newest.event().is_empty()));
+        assert_eq!(holding(&changes), 1, "the newest, however large");
+        changes.trim(start + MADE_AGE * 2);
+        assert_eq!((holding(&changes), changes.made), (0, (0, 0)));
+        changes.push(change(22, 10, start + MADE_AGE * 2));
+        assert!(changes.list.back().is_some_and(|newest| !newest.event().is_empty()));
+        assert_eq!((holding(&changes), changes.made.0), (1, 1));
     }
 
     #[test]

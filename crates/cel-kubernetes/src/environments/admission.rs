@@ -309,7 +309,12 @@ pub struct Input<'a> {
     /// Variables under evaluation, to end those that refer to themselves.
     open: Box<[AtomicBool]>,
     cost: AtomicU64,
+    /// Bytes that the values of variables may still take.
+    left: AtomicU64,
 }
+
+/// Maximum number of bytes that the values of all variables of a policy take together.
+const VARIABLE_BYTES_MAX: u64 = 64 << 20;
 
 impl<'a> Input<'a> {
     /// The input of one set of expressions.
@@ -317,7 +322,8 @@ impl<'a> Input<'a> {
     pub fn new(documents: Documents<'a>, variables: &'a [Variable]) -> Self {
         let values = variables.iter().map(|_| OnceLock::new()).collect();
         let open = variables.iter().map(|_| AtomicBool::new(false)).collect();
-        Self { documents, variables, values, open, cost: AtomicU64::new(0) }
+        let (cost, left) = (AtomicU64::new(0), AtomicU64::new(VARIABLE_BYTES_MAX));
+        Self { documents, variables, values, open, cost, left }
     }
 
     fn limits(&self) -> Limits<'a> {
@@ -365,8 +371,11 @@ impl<'a> Input<'a> {
         };
         let evaluation = program.eval_within(self, self.limits());
         self.cost.fetch_add(evaluation.cost, Ordering::Relaxed);
-        match evaluation.result {
-            Ok(value) => value.into_owned(),
+        let mut left = self.left.load(Ordering::Relaxed);
+        let owned = evaluation.result.and_then(|value| value.try_into_owned(&mut left));
+        self.left.store(left, Ordering::Relaxed);
+        match owned {
+            Ok(value) => value,
             Err(error) => {
                 let why = format!("composited variable {} fails to evaluate: {error}", name());
                 Value::Error(EvalError::other(why))

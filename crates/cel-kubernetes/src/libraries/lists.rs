@@ -133,7 +133,7 @@ fn extreme<'v>(operands: &[Value<'v>], worse: Ordering, name: &str) -> Result<Va
 
 /// Whether an element matches. Failing to compare means no.
 fn is_item(element: &Value<'_>, item: &Value<'_>) -> Result<bool, EvalError> {
-    match element.equals(item) {
+    match element.equals_in_evaluation(item) {
         Err(error) if error.kind() == ErrorKind::Undetermined || error.is_fatal() => Err(error),
         answer => Ok(answer.unwrap_or(false)),
     }

@@ -1,7 +1,7 @@
 //! Documents read through their schema, in place.
 
 use std::any::Any;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -412,9 +412,14 @@ fn element_key(element: &Value<'_>, keys: &[Box<str>]) -> String {
 
 /// Elements with known keys replace those that have them, and keep their place; others follow.
 fn add_to_map_list<'v>(mut elements: Vec<Value<'v>>, keys: &[Box<str>], other: &List<'v>) -> Vec<Value<'v>> {
+    let mut places: HashMap<String, usize> = HashMap::with_capacity(elements.len());
+    for (place, element) in elements.iter().enumerate() {
+        // Of elements with equal keys the first one is replaced.
+        places.entry(element_key(element, keys)).or_insert(place);
+    }
     for element in other.iter() {
-        let key = element_key(&element, keys);
-        match elements.iter_mut().find(|earlier| element_key(earlier, keys) == key) {
+        let place = *places.entry(element_key(&element, keys)).or_insert(elements.len());
+        match elements.get_mut(place) {
             Some(earlier) => *earlier = element,
             None => elements.push(element),
         }
@@ -426,7 +431,8 @@ fn map_list_equals(list: &List<'_>, keys: &[Box<str>], other: &List<'_>) -> Resu
     if list.len() != other.len() {
         return Ok(false);
     }
-    let own: Vec<_> = list.iter().map(|element| (element_key(&element, keys), element)).collect();
+    // Of elements with equal keys the last one counts.
+    let own: HashMap<_, _> = list.iter().map(|element| (element_key(&element, keys), element)).collect();
     let is_document = matches!(list, List::Shaped(..));
     let mut seen = HashSet::with_capacity(own.len());
     for element in other.iter() {
@@ -435,12 +441,11 @@ fn map_list_equals(list: &List<'_>, keys: &[Box<str>], other: &List<'_>) -> Resu
             return Ok(false);
         }
         let key = element_key(&element, keys);
-        let Some((_, own)) = own.iter().rev().find(|(own, _)| *own == key) else { return Ok(false) };
-        if !own.equals(&element)? {
+        let Some(own) = own.get(&key) else { return Ok(false) };
+        if !own.equals_in_evaluation(&element)? {
             return Ok(false);
         }
         seen.insert(key);
     }
-    let distinct: HashSet<_> = own.iter().map(|(key, _)| key).collect();
-    Ok(seen.len() == distinct.len())
+    Ok(seen.len() == own.len())
 }

@@ -14,6 +14,7 @@ use crate::env::{Library, LibraryVersion, Overload, Singleton};
 use crate::syntax::ast::Literal;
 use crate::syntax::macros;
 use crate::value::bounds::check_elements;
+use crate::value::equality::count_comparison;
 use crate::value::{ErrorKind, EvalError, List, Value};
 
 /// Functions over lists. Version 1 brought `flatten`; 2 `sort`, `sortBy`, `lists.range`, `reverse`, `distinct`; 3 the prices.
@@ -266,7 +267,8 @@ fn distinct<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> {
     for element in list(operands, 0)?.iter() {
         let mut seen = false;
         for other in &distinct {
-            match element.equals(other) {
+            count_comparison()?;
+            match element.equals_in_evaluation(other) {
                 Ok(equal) => seen = equal,
                 // Values that refuse to be compared are not equal.
                 Err(error) if error.kind() == ErrorKind::NoSuchOverload => {}

@@ -4,7 +4,7 @@ use super::machine::{Evaluated, Machine, TestResult};
 use super::node::{CallNode, Code, Equality, EqualityText, Node, Question, QuestionTest};
 use super::trace::Tracer;
 use crate::cost::traversal_cost;
-use crate::env::{Implementation, Resolved};
+use crate::env::{Implementation, Price, Resolved};
 use crate::value::{ErrorKind, EvalError, Str, Unknown, Value};
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
@@ -132,6 +132,9 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         if operands.iter().any(is_failed) {
             return self.finish_failed_call(call, operands);
         }
+        if matches!(call.price, Price::Fixed(_)) {
+            self.count_reading(operands)?;
+        }
         let result = run(&call.code, &call.name, operands);
         if let Err(error) = &result
             && call.price.fails_on(operands)
@@ -207,7 +210,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         if matches!(left, Value::Unknown(_)) || matches!(right, Value::Unknown(_)) {
             return self.test_unknown_equality(left, right, negated);
         }
-        match left.equals(right) {
+        match left.equals_in_evaluation(right) {
             Ok(equal) => Ok(TestResult::Is(equal != negated)),
             Err(error) if error.kind() == ErrorKind::Undetermined => {
                 undetermined_is_unknown(error).map(TestResult::from)

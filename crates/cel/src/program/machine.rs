@@ -8,7 +8,8 @@ use super::node::{Computed, Element, Entry, Kind, Member, Node, StructNode};
 use super::trace::Tracer;
 use super::{Activation, Evaluation, Limits, Program, Verdict, partial};
 use crate::cost::{LIST_CREATION, MAP_CREATION, STRUCT_CREATION};
-use crate::value::bounds::{RESULT_BYTES_MAX, result_bytes, too_large};
+use crate::value::bounds::{RESULT_BYTES_MAX, read_bytes, result_bytes, too_large};
+use crate::value::equality::start_evaluation;
 use crate::value::{ErrorKind, EvalError, Key, List, Map, Unknown, Value};
 
 /// A local variable of the running program.
@@ -25,7 +26,7 @@ pub(super) struct Machine<'m, 'a, T> {
     limits: Limits<'m>,
     cost: u64,
     rounds: u32,
-    /// Bytes that calls have produced so far.
+    /// Bytes that calls have produced so far, or read at a fixed price.
     result_bytes: u64,
     pub(super) slots: &'m mut [Slot<'a>],
     tracer: T,
@@ -77,6 +78,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         slots: &'m mut [Slot<'a>],
         tracer: T,
     ) -> Self {
+        start_evaluation();
         Machine { program, input, limits, cost: 0, rounds: 0, result_bytes: 0, slots, tracer }
     }
 
@@ -139,6 +141,17 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     #[inline(never)]
     fn count_large_result(&mut self, value: &Value<'a>) -> Result<(), EvalError> {
         self.result_bytes = self.result_bytes.saturating_add(result_bytes(value));
+        if self.result_bytes > RESULT_BYTES_MAX { Err(too_large()) } else { Ok(()) }
+    }
+
+    /// Adds the texts that a call at a fixed price reads to the total; fails if that exceeds the limit.
+    #[inline(always)]
+    pub(super) fn count_reading(&mut self, operands: &[Value<'a>]) -> Result<(), EvalError> {
+        let bytes = read_bytes(operands);
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.result_bytes = self.result_bytes.saturating_add(bytes);
         if self.result_bytes > RESULT_BYTES_MAX { Err(too_large()) } else { Ok(()) }
     }
 

@@ -9,15 +9,18 @@ use super::{Bytes, ErrorKind, EvalError, List, Str, Value};
 pub(crate) const TEXT_BYTES_MAX: usize = 16 << 20;
 
 /// Maximum length of a list that a call produces.
-pub(crate) const ELEMENTS_MAX: usize = 4 << 20;
+pub(crate) const ELEMENTS_MAX: usize = 1 << 20;
 
-/// Maximum number of bytes that all calls of one evaluation produce together.
-pub(crate) const RESULT_BYTES_MAX: u64 = 256 << 20;
+/// Maximum number of bytes that all calls of one evaluation produce together, and read at a fixed price.
+pub(crate) const RESULT_BYTES_MAX: u64 = 64 << 20;
+
+/// Shorter texts are read for a fixed price without being counted.
+const READ_BYTES_MIN: usize = 1 << 10;
 
 /// About what one element of a list takes.
 const ELEMENT_BYTES: u64 = 32;
 
-/// Maximum number of element pairs that one comparison examines.
+/// Maximum number of element pairs that all comparisons of one evaluation examine.
 pub(crate) const COMPARISONS_MAX: u32 = 1 << 20;
 
 /// Maximum length of a value in a message.
@@ -48,4 +51,19 @@ pub(crate) fn result_bytes(value: &Value<'_>) -> u64 {
         Value::List(List::Shared(elements)) => (elements.len() as u64).saturating_mul(ELEMENT_BYTES),
         _ => 0,
     }
+}
+
+/// Bytes of text that a call with these operands may read: `size`, `charAt` and `isURL` cost 1 for a text of any length.
+#[inline]
+pub(crate) fn read_bytes(operands: &[Value<'_>]) -> u64 {
+    let bytes = |operand: &Value<'_>| match operand {
+        Value::String(text) => text.as_str().len(),
+        Value::Bytes(octets) => octets.len(),
+        _ => 0,
+    };
+    operands
+        .iter()
+        .map(bytes)
+        .filter(|bytes| *bytes >= READ_BYTES_MIN)
+        .fold(0, |sum, bytes| sum.saturating_add(bytes as u64))
 }

@@ -1,9 +1,26 @@
 //! `==`: deep, across numeric kinds, and honest about what is not known.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use super::bounds::{COMPARISONS_MAX, too_large};
 use super::{ErrorKind, EvalError, HostObject, List, Map, Value};
+
+/// Bytes of a copy that count as much as a comparison.
+const COPY_BYTES: u64 = 32;
+
+thread_local! {
+    /// Element pairs that the evaluation on this thread may still compare. Functions of libraries have no access to the
+    /// evaluation that calls them, and an evaluation does not change threads.
+    static LEFT: Cell<u32> = const { Cell::new(COMPARISONS_MAX) };
+}
+
+/// Begins an evaluation: it may compare [`COMPARISONS_MAX`] pairs. One that runs inside another, as that of a variable,
+/// fills the budget of the other one again; there are as many of these as variables.
+#[inline(always)]
+pub(crate) fn start_evaluation() {
+    LEFT.set(COMPARISONS_MAX);
+}
 
 impl Value<'_> {
     /// The two are equal.
@@ -13,7 +30,15 @@ impl Value<'_> {
     /// error of an element that cannot be read, or with [`ErrorKind::TooLarge`], where values share
     /// their parts so often that comparing them has no end.
     pub fn equals(&self, other: &Value<'_>) -> Result<bool, EvalError> {
-        self.equals_within(other, &mut Comparisons { left: COMPARISONS_MAX })
+        self.equals_within(other, &mut Comparisons::Alone { left: COMPARISONS_MAX })
+    }
+
+    /// Like [`Value::equals`], for the evaluation that runs on this thread: the comparisons of all its calls count together.
+    ///
+    /// The reference prices `==` by the sizes of the outer values. Nested lists that share their parts have 2^n elements
+    /// for a cost of n, so that a bound for each comparison alone would allow a short loop to take hours.
+    pub fn equals_in_evaluation(&self, other: &Value<'_>) -> Result<bool, EvalError> {
+        self.equals_within(other, &mut Comparisons::InEvaluation)
     }
 
     fn equals_within(&self, other: &Value<'_>, comparisons: &mut Comparisons) -> Result<bool, EvalError> {
@@ -50,14 +75,37 @@ impl Value<'_> {
     }
 }
 
-/// Number of element pairs that may still be compared.
-struct Comparisons {
-    left: u32,
+/// Counts a comparison of two elements that no price covers.
+pub(crate) fn count_comparison() -> Result<(), EvalError> {
+    LEFT.set(LEFT.get().checked_sub(1).ok_or_else(too_large)?);
+    Ok(())
+}
+
+/// Bytes of values that the evaluation on this thread may still copy: its comparisons and copies share a budget.
+pub(super) fn copy_bytes_left() -> u64 {
+    u64::from(LEFT.get()).saturating_mul(COPY_BYTES)
+}
+
+/// Counts bytes that were copied.
+pub(super) fn count_copied(bytes: u64) {
+    let elements = u32::try_from(bytes.div_ceil(COPY_BYTES)).unwrap_or(u32::MAX);
+    LEFT.set(LEFT.get().saturating_sub(elements));
+}
+
+/// The budget of element pairs that may still be compared.
+enum Comparisons {
+    /// That of the evaluation on this thread.
+    InEvaluation,
+    /// One of its own.
+    Alone { left: u32 },
 }
 
 impl Comparisons {
     fn compare(&mut self, a: &Value<'_>, b: &Value<'_>) -> Result<bool, EvalError> {
-        self.left = self.left.checked_sub(1).ok_or_else(too_large)?;
+        match self {
+            Self::InEvaluation => count_comparison()?,
+            Self::Alone { left } => *left = left.checked_sub(1).ok_or_else(too_large)?,
+        }
         a.equals_within(b, self)
     }
 }

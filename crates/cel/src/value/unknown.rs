@@ -197,7 +197,7 @@ impl<'a> Value<'a> {
     /// Whether the value can equal another one, with the semantics of `in`: incomparable values are not equal.
     pub(crate) fn can_equal(&self, other: &Value<'a>) -> Verdict {
         if !matches!(self, Value::Unknown(_)) && !matches!(other, Value::Unknown(_)) {
-            return match self.equals(other) {
+            return match self.equals_in_evaluation(other) {
                 Ok(equal) => Verdict::of(equal),
                 Err(error) if error.kind() == ErrorKind::NoSuchOverload => Verdict::FALSE,
                 Err(error) if error.kind() == ErrorKind::Undetermined => {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use controllers::node_lifecycle::Settings;
-use controllers::node_lifecycle::health::Grace;
-use controllers::node_lifecycle::zones::Rates;
+use controllers::nodes::node_lifecycle::Settings;
+use controllers::nodes::node_lifecycle::health::Grace;
+use controllers::nodes::node_lifecycle::zones::Rates;
 
 use crate::waiting_time;
 

@@ -9,12 +9,14 @@ use api::features::Features;
 use apiserver::identity::keys::KeyRing;
 use apiserver::serving::certificates::Authority;
 use client::Client;
+use controllers::nodes::node_ipam::NodeNetworks;
 use controllers::settings::Settings;
 use controlplane::placement;
 use controlplane::roles::connections::groups_of;
 use controlplane::roles::{self, controller_manager, signing};
 
 use crate::arguments::node_lifecycle::NodeLifecycle;
+use crate::arguments::node_network::NODE_PREFIX;
 use crate::separate::SeparateArguments;
 use crate::waiting_time;
 
@@ -74,6 +76,15 @@ pub(crate) struct Arguments {
     pvclaimbinder_sync_period: String,
     #[command(flatten)]
     node_lifecycle: NodeLifecycle,
+    /// Allocate a network of pods (spec.podCIDR) to each node; requires --cluster-cidr
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    allocate_node_cidrs: bool,
+    /// IPv4 network of all pods
+    #[arg(long, value_name = "NETWORK")]
+    cluster_cidr: Option<String>,
+    /// Length of the prefix of each node's network of pods
+    #[arg(long, value_name = "BITS", default_value_t = NODE_PREFIX)]
+    node_cidr_mask_size: u8,
     /// Read the proposals' fields from annotations of pods; for the controller toleration-resolver beside upstream's components
     #[arg(long)]
     placement_annotations: bool,
@@ -134,6 +145,11 @@ impl Arguments {
             node_lifecycle: self.node_lifecycle.settings(),
             ..Settings::default()
         };
+        if self.allocate_node_cidrs {
+            let network = self.cluster_cidr.as_deref().context("--allocate-node-cidrs requires --cluster-cidr")?;
+            let networks = NodeNetworks::new(network, self.node_cidr_mask_size);
+            settings.node_networks = Some(networks.context("cannot use --cluster-cidr with --node-cidr-mask-size")?);
+        }
         if let Some(path) = &self.root_ca_file {
             settings.root_ca = read(path)?;
         }

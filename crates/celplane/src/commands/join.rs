@@ -51,7 +51,8 @@ pub(crate) struct Arguments {
 
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
         runtime.block_on(self.join())?;
         Ok(ExitCode::SUCCESS)
     }
@@ -69,12 +70,15 @@ impl Arguments {
         let kubeconfig = self.directory.join("kubelet.kubeconfig");
         write_private(&kubeconfig, &cluster.kubeconfig(&node, &own))?;
         print_line!("Wrote {} for node {node}.", kubeconfig.display())?;
-        let mut flags = format!("--kubeconfig {} --hostname-override {node}", kubeconfig.display());
+        let mut flags =
+            format!("--kubeconfig {} --hostname-override {node} --rotate-certificates", kubeconfig.display());
         if !self.skip_serving_certificate {
             let address = self.node_ip.unwrap_or_else(|| machine::own_address(None));
             let announce = |name: &str| {
                 // A closed output does not end the request.
-                let _ = print_line!("Waiting for the approval of the serving certificate: kubectl certificate approve {name}");
+                let _ = print_line!(
+                    "Waiting for the approval of the serving certificate: kubectl certificate approve {name}"
+                );
             };
             let serving = cluster.serving_certificate(&own, &node, address, patience, announce).await?;
             let (certificate, key) = (self.directory.join("kubelet.crt"), self.directory.join("kubelet.key"));
@@ -82,13 +86,13 @@ impl Arguments {
             write_private(&key, &serving.key)?;
             print_line!("Wrote {} and {}.", certificate.display(), key.display())?;
             flags.push_str(&format!(
-                " --node-ip {address} --tls-cert-file {} --tls-private-key-file {}",
+                " --node-ip {address} --tls-cert-file {} --tls-private-key-file {} --rotate-server-certificates",
                 certificate.display(),
                 key.display()
             ));
         }
         print_line!("Start the node with:")?;
-        print_line!("  celplane kubelet {flags} --container-runtime-endpoint unix:///run/containerd/containerd.sock")?;
+        print_line!("  celplane kubelet {flags} --container-runtime-endpoint unix:///run/containerd/containerd.sock --proxy-mode nftables")?;
         Ok(())
     }
 }

@@ -8,8 +8,9 @@ use ::kubelet::slice_template::SliceTemplate;
 use api::features::Features;
 use controlplane::roles::connections::groups_of;
 use controlplane::roles::kubelet::{agent, listener};
-use controlplane::roles::{self, kubelet};
+use controlplane::roles::{self, EndSignal, kubelet, proxy};
 
+use crate::arguments::node_certificates::{NodeCertificateArguments, NodeCertificates};
 use crate::arguments::nodes::NodeArguments;
 use crate::arguments::real_node::RealNodeArguments;
 use crate::separate::SeparateArguments;
@@ -35,6 +36,8 @@ pub(crate) struct Arguments {
     devices: Option<SliceTemplate>,
     #[command(flatten)]
     real: RealNodeArguments,
+    #[command(flatten)]
+    certificates: NodeCertificateArguments,
 }
 
 impl Arguments {
@@ -42,22 +45,51 @@ impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let features = Features::default().with_flag(&self.role.feature_gates)?;
         self.role.block_on(async |role| {
-            let own = role.connect(kubelet::NAME).await?;
             let name = self.hostname_override.clone().unwrap_or_default();
-            if let Some(mut node) = self.real.node(name, self.like.document()?, self.like.static_pods())? {
+            let certificates = NodeCertificates {
+                flags: &self.certificates,
+                node: &name,
+                root: &self.real.root_dir,
+                kubeconfig: role.kubeconfig.as_deref(),
+            };
+            if !role.dry_run.is_on() {
+                certificates.bootstrap().await?;
+            }
+            let own = role.connect(kubelet::NAME).await?;
+            if let Some(mut node) = self.real.node(name.clone(), self.like.document()?, self.like.static_pods())? {
                 let place = role.open_place(10248);
                 if role.dry_run.is_on() {
                     return role.rehearse(kubelet::NAME, features, None, place.as_ref()).await;
                 }
+                let periods = self.real.shutdown_periods()?;
+                certificates.rotate_client(&own).await?;
                 role.announce(kubelet::NAME, &own, None);
                 let address = SocketAddr::new(node.endpoint.ip(), self.real.port);
-                let access = role.node_access(&own, address.ip())?;
+                let access = Arc::new(role.node_access(&own, address.ip())?);
+                certificates.rotate_serving(&own, &access, address.ip(), role.serving_certificate()?)?;
                 let listener = roles::status::listen(address).await?;
                 node.endpoint = listener.local_addr()?;
                 let name = node.name.clone();
+                let proxy = self.real.proxy(name.clone(), node.endpoint.ip())?;
+                let proxy = proxy.map(|settings| proxy::start(own.clone(), settings, features));
+                if let Some(proxy) = &proxy {
+                    proxy.serve_status().await?;
+                }
                 let (running, agent) = node.start(own, features);
-                agent::serve(listener, access, name, agent, running.registry.clone());
-                return roles::run_alone(running, place).await;
+                agent::serve(listener, access, name, agent.clone(), running.registry.clone());
+                let before_end = async move |signal: EndSignal| {
+                    if !periods.total.is_zero()
+                        && is_machine_stopping(signal).await
+                        && let Some(agent) = agent.get()
+                    {
+                        agent.fleet.shut_down(periods).await;
+                    }
+                };
+                let ended = roles::run_ending(running, place, before_end).await;
+                if let Some(proxy) = proxy {
+                    proxy.end().await;
+                }
+                return ended;
             }
             let names = match &self.hostname_override {
                 Some(name) => vec![name.clone()],
@@ -87,5 +119,18 @@ impl Arguments {
             }
             roles::run_alone(running, place).await
         })
+    }
+}
+
+/// Whether a signal means that the machine shuts down: SIGPWR does, and SIGTERM while systemd stops the machine. Otherwise
+/// the agent alone ends, and its containers run on.
+async fn is_machine_stopping(signal: EndSignal) -> bool {
+    match signal {
+        EndSignal::Power => true,
+        EndSignal::Interrupt => false,
+        EndSignal::Terminate => {
+            let state = tokio::process::Command::new("systemctl").arg("is-system-running").output().await;
+            state.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == "stopping")
+        }
     }
 }

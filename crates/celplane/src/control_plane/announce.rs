@@ -21,6 +21,8 @@ pub(super) struct Announcement<'a> {
     pub(super) is_background: bool,
     /// Whether objects outlive the process.
     pub(super) is_kept: bool,
+    /// Services of containers, if they run.
+    pub(super) services: Option<&'a str>,
 }
 
 /// Prints an optional message: a closed standard output is not a failure.
@@ -54,8 +56,9 @@ impl Announcement<'_> {
             (false, true) => "\nPress Ctrl-C to stop. Restart with the same data directory to resume.\n",
             (false, false) => "\nPress Ctrl-C to stop. All objects are in memory and will be lost.\n",
         };
+        let services = self.services.map_or_else(String::new, |it| format!("  services    {it}\n"));
         say(&format!(
-            "{}\n\n  kubeconfig  {kubeconfig}\n  data        {}\n\n{}\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n  kubectl create deployment web --image=nginx --replicas=3\n  kubectl get pods -o wide\n{end}",
+            "{}\n\n  kubeconfig  {kubeconfig}\n  data        {}\n{services}\n{}\n  export KUBECONFIG={kubeconfig}\n  kubectl get nodes\n  kubectl create deployment web --image=nginx --replicas=3\n  kubectl get pods -o wide\n{end}",
             style.good(ready),
             self.data,
             style.bold(if self.is_background { "Next:" } else { "Next, in another shell:" }),

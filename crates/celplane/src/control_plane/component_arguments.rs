@@ -1,5 +1,6 @@
 //! Flags of the components that `celplane up` runs in the process of the API server.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use ::kubelet::slice_template::SliceTemplate;
@@ -7,11 +8,13 @@ use anyhow::{Context as _, Result, bail};
 use api::features::Features;
 use api::json::Value;
 use api::labels::Selector;
+use controllers::nodes::node_ipam::NodeNetworks;
 use controlplane::components::{Components, MachineNode};
 use controlplane::roles::kubelet::machine;
 
 use super::nodes;
 use crate::arguments::node_lifecycle::NodeLifecycle;
+use crate::arguments::node_network::PodNetworkArguments;
 use crate::arguments::nodes::{StaticPodArguments, parse_selector, rules};
 use crate::arguments::scheduler::{LimitArguments, read_configuration};
 use crate::manifests;
@@ -22,6 +25,8 @@ pub(crate) struct ComponentArguments {
     /// Run containers on this machine as a node, with its own containerd in the data directory; requires root
     #[arg(long, value_name = "RUNTIME", value_parser = ["containerd", "simulated"], default_value = "simulated")]
     runtime: String,
+    #[command(flatten, next_help_heading = "Network of containers")]
+    network: PodNetworkArguments,
     /// Number of simulated nodes; defaults to 3, or to 0 if this machine runs containers
     #[arg(long, value_name = "COUNT")]
     nodes: Option<usize>,
@@ -88,6 +93,14 @@ impl ComponentArguments {
         self.runtime == "containerd"
     }
 
+    /// Describes how containers reach Services; nothing if none run.
+    pub(super) fn services_text(&self, api_server: Ipv4Addr) -> Option<String> {
+        self.runs_containers().then(|| match self.network.has_proxy() {
+            true => format!("by nftables; pods reach the API server at {api_server}"),
+            false => "none (--proxy-mode none); pods reach the API server at its own address".to_owned(),
+        })
+    }
+
     /// The port of the console, if one is served.
     pub(super) fn console_port(&self) -> Option<u16> {
         self.console.then_some(self.console_port)
@@ -95,7 +108,19 @@ impl ComponentArguments {
 
     /// Understands the flags. `shared` are the gates of all components.
     pub(super) fn check(mut self, shared: Features, data: &Path) -> Result<Components> {
-        let machine = self.runs_containers().then(|| MachineNode { name: machine::name(), directory: data.to_owned() });
+        let (mut machine, mut node_networks) = (None, None);
+        if self.runs_containers() {
+            let (name, network) = (machine::name(), &self.network);
+            let parts = NodeNetworks::new(&network.cluster_cidr.to_string(), network.node_cidr_mask_size);
+            node_networks = Some(parts.context("cannot use --cluster-cidr with --node-cidr-mask-size")?);
+            machine = Some(MachineNode {
+                cni: network.cni(),
+                mtu: network.pod_mtu,
+                proxy: network.proxy(name.clone())?,
+                name,
+                directory: data.to_owned(),
+            });
+        }
         if machine.is_some() && self.nodes.is_none() {
             self.nodes = Some(0);
         }
@@ -124,6 +149,7 @@ impl ComponentArguments {
             controllers: self.controllers,
             node_lifecycle: self.node_lifecycle.settings(),
             machine,
+            node_networks,
         })
     }
 }

@@ -33,6 +33,9 @@ fn pages_show_a_live_cluster() {
     // Resources: tables, YAML without values of Secrets, related objects, events, logs.
     browser.go("#/resources/v1/pods");
     browser.wait("[...document.querySelectorAll('.grid td a')].some((it) => it.textContent.startsWith('web-'))");
+    // Secrets cannot be watched through the console: the table is read again instead, without an error.
+    browser.go("#/resources/v1/secrets");
+    browser.wait("[...document.querySelectorAll('.grid td a')].some((it) => it.textContent === 'credentials')");
     browser.go("#/resources/v1/secrets/default/credentials");
     browser.see("password: <hidden>");
     assert_eq!(browser.run("return document.body.innerText.includes('aHVudGVyMg')"), false);

@@ -9,18 +9,38 @@ use std::time::Duration;
 
 use super::image;
 
-const PROGRAMS: [&str; 7] = ["containerd", "runc", "ctr", "kubectl", "unshare", "nsenter", "ip"];
-/// Prepares the namespaces, then waits: they live as long as this process.
-const HOLDER: &str = "mount --make-rshared / && mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up && \
+const PROGRAMS: [&str; 12] = [
+    "containerd",
+    "runc",
+    "ctr",
+    "kubectl",
+    "unshare",
+    "nsenter",
+    "ip",
+    "openssl",
+    "nft",
+    "conntrack",
+    "script",
+    "hostname",
+];
+/// Prepares the namespaces, then waits: they live as long as this process. The arguments are the machine's name and the
+/// directory of device descriptions.
+const HOLDER: &str = "hostname $0 && mkdir -p /run/cdi && mount --make-rshared / && mount --bind $1 /run/cdi && mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up && \
     ip link add node0 type veth peer name node0p && ip link set node0p up && ip addr add 192.168.77.1/24 dev node0 && \
     ip link set node0 up && ip route add default via 192.168.77.254 dev node0 && echo 1 > /proc/sys/net/ipv4/ip_forward && \
     echo ready && exec sleep 1000000";
+
+/// Number of machines that this process has started.
+static MACHINES: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
 
 /// A machine, emptied and ended when dropped.
 pub(super) struct Machine {
     holder: Child,
     control_plane: Option<Child>,
+    agent: Option<Child>,
     directory: tempfile::TempDir,
+    /// The name of the machine and of its node.
+    pub(super) name: String,
 }
 
 /// Whether containers can run here. Where they must, a missing program is a failure.
@@ -57,14 +77,21 @@ impl Machine {
         if !is_possible() {
             return None;
         }
+        let directory = tempfile::tempdir().unwrap();
+        // Machines of all tests have their own cgroups, in one process and in several.
+        let number = MACHINES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let name = format!("machine-{}-{number}", std::process::id());
+        let cdi = directory.path().join("cdi");
+        std::fs::create_dir(&cdi).unwrap();
         let mut holder = Command::new("unshare")
-            .args(["-m", "-n", "--propagation", "slave", "sh", "-c", HOLDER])
+            .args(["-m", "-n", "-u", "--propagation", "slave", "sh", "-c", HOLDER, &name])
+            .arg(&cdi)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let mut line = String::new();
         BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let mut machine = Self { holder, control_plane: None, directory: tempfile::tempdir().unwrap() };
+        let mut machine = Self { holder, control_plane: None, agent: None, directory, name };
         assert_eq!(line, "ready\n", "the namespaces cannot be made");
         machine.up();
         let pause = machine.path("pause.tar");
@@ -79,7 +106,8 @@ impl Machine {
         Some(machine)
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// A file of the machine's directory.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
@@ -103,6 +131,105 @@ impl Machine {
         assert!(is_ready, "{said}");
     }
 
+    /// Starts a node agent in a process of its own, with a certificate of the cluster's authority.
+    pub(super) fn start_agent(&mut self, node: &str, port: u16) {
+        let path = |name: &str| self.path(name).display().to_string();
+        let (key, request, certificate) = (path("node.key"), path("node.csr"), path("node.crt"));
+        let subject = format!("/O=system:nodes/CN=system:node:{node}");
+        self.run(
+            "openssl",
+            &[
+                "req",
+                "-newkey",
+                "ec",
+                "-pkeyopt",
+                "ec_paramgen_curve:P-256",
+                "-nodes",
+                "-keyout",
+                &key,
+                "-out",
+                &request,
+                "-subj",
+                &subject,
+            ],
+        );
+        let extensions = path("node.ext");
+        std::fs::write(&extensions, "subjectAltName=IP:192.168.77.1\nextendedKeyUsage=clientAuth,serverAuth\n")
+            .unwrap();
+        let (authority, authority_key) = (path("data/pki/ca.crt"), path("data/pki/ca.key"));
+        self.run(
+            "openssl",
+            &[
+                "x509",
+                "-req",
+                "-days",
+                "1",
+                "-in",
+                &request,
+                "-CA",
+                &authority,
+                "-CAkey",
+                &authority_key,
+                "-CAcreateserial",
+                "-extfile",
+                &extensions,
+                "-out",
+                &certificate,
+            ],
+        );
+        let kubeconfig = path("node.kubeconfig");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
+             clusters: [{{name: c, cluster: {{server: 'https://192.168.77.1:6443', certificate-authority: {authority}}}}}]\n\
+             users: [{{name: u, user: {{client-certificate: {certificate}, client-key: {key}}}}}]\n"
+        );
+        std::fs::write(&kubeconfig, text).unwrap();
+        let socket = format!("unix://{}", path("data/containerd/containerd.sock"));
+        let (root, logs, port, cgroup) =
+            (path("second"), path("second-logs"), port.to_string(), format!("/celplane-{node}"));
+        let arguments: &[&str] = &[
+            "kubelet",
+            "--kubeconfig",
+            &kubeconfig,
+            "--hostname-override",
+            node,
+            "--container-runtime-endpoint",
+            &socket,
+            "--root-dir",
+            &root,
+            "--pod-logs-dir",
+            &logs,
+            "--node-ip",
+            "192.168.77.1",
+            "--port",
+            &port,
+            "--cgroup-root",
+            &cgroup,
+            "--tls-cert-file",
+            &certificate,
+            "--tls-private-key-file",
+            &key,
+            "--secure-port",
+            "0",
+            "--cluster-dns",
+            "10.96.0.10",
+            // The disks of developers are often nearly full.
+            "--eviction-hard",
+            "memory.available<10Mi",
+        ];
+        let child =
+            self.command(env!("CARGO_BIN_EXE_celplane"), arguments).stdout(Stdio::null()).process_group(0).spawn();
+        self.agent = Some(child.unwrap());
+    }
+
+    /// Ends the second node agent.
+    pub(super) fn end_agent(&mut self) {
+        for id in self.processes("--hostname-override") {
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        }
+        self.agent.take().unwrap().wait().unwrap();
+    }
+
     /// Kills the control plane and its containerd.
     pub(super) fn kill(&mut self) {
         for id in self.processes("/celplane") {
@@ -117,7 +244,7 @@ impl Machine {
     /// A command in the namespaces.
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
-        command.args(["-t", &self.holder.id().to_string(), "-m", "-n", "--", program]).args(arguments);
+        command.args(["-t", &self.holder.id().to_string(), "-m", "-n", "-u", "--", program]).args(arguments);
         command
     }
 
@@ -146,15 +273,19 @@ impl Machine {
 
     /// The whole outcome of a `kubectl`, with `input` on standard input.
     pub(super) fn try_kubectl(&self, arguments: &[&str], input: &str) -> Output {
-        let mut child = self
-            .kubectl_command(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
+        outcome(self.kubectl_command(arguments), input)
+    }
+
+    /// The whole outcome of a `kubectl` whose standard streams are a terminal, in which `input` is typed.
+    pub(super) fn kubectl_in_terminal(&self, arguments: &str, input: &str) -> Output {
+        let kubeconfig = self.path("data/admin.kubeconfig").display().to_string();
+        let line = format!("kubectl --kubeconfig {kubeconfig} {arguments}");
+        outcome(self.command("script", &["-q", "-e", "-c", &line, "/dev/null"]), input)
+    }
+
+    /// Starts a program in the namespaces, which ends with the machine.
+    pub(super) fn start_beside(&self, program: &Path, arguments: &[&str]) -> Child {
+        self.command(&program.display().to_string(), arguments).stdout(Stdio::null()).spawn().unwrap()
     }
 
     /// Creates objects from YAML.
@@ -209,6 +340,19 @@ impl Machine {
     }
 }
 
+/// Runs a command with an input, and returns its whole outcome.
+fn outcome(mut command: Command, input: &str) -> Output {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, input) = (child.stdin.take().unwrap(), input.to_owned());
+    let writer = std::thread::spawn(move || {
+        // A command that ends before it has read everything is its own failure.
+        let _ = stdin.write_all(input.as_bytes());
+    });
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    output
+}
+
 impl Drop for Machine {
     fn drop(&mut self) {
         // First the parents of processes, then their shims, then the namespaces.
@@ -217,18 +361,21 @@ impl Drop for Machine {
                 let _ = rustix::process::kill_process(id, rustix::process::Signal::KILL);
             }
         }
-        if let Some(mut child) = self.control_plane.take() {
+        for mut child in self.control_plane.take().into_iter().chain(self.agent.take()) {
             let _ = child.wait();
         }
         let _ = self.holder.kill();
         let _ = self.holder.wait();
-        remove_cgroups(Path::new("/sys/fs/cgroup"));
+        remove_cgroups(Path::new("/sys/fs/cgroup"), &format!("celplane-{}", self.name));
     }
 }
 
-/// Removes the cgroups of this machine's node: they are empty once its processes have ended.
-fn remove_cgroups(mount: &Path) {
+/// Removes the cgroups of a machine's node: they are empty once its processes have ended. Other machines have other names.
+fn remove_cgroups(mount: &Path, name: &str) {
     fn remove(path: &Path) {
+        if !path.exists() {
+            return;
+        }
         for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 remove(&entry.path());
@@ -249,10 +396,6 @@ fn remove_cgroups(mount: &Path) {
     }
     let hierarchies = std::fs::read_dir(mount).into_iter().flatten().flatten().map(|entry| entry.path());
     for hierarchy in hierarchies.chain([mount.to_owned()]) {
-        for entry in std::fs::read_dir(hierarchy).into_iter().flatten().flatten() {
-            if entry.file_name().to_string_lossy().starts_with("celplane-") {
-                remove(&entry.path());
-            }
-        }
+        remove(&hierarchy.join(name));
     }
 }

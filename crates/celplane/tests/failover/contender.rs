@@ -103,8 +103,11 @@ pub(super) fn acts(cluster: &Cluster, user: &str) -> Vec<(String, String)> {
             && !matches!(event["objectRef"]["resource"].as_str(), Some("leases" | "events"))
     });
     acts.map(|event| {
-        let answered = if event["responseStatus"]["code"] == 500 { "unanswered" } else { "answered" };
-        let what = format!("{} {} {answered}", event["verb"], event["requestURI"]);
+        // 500 is the code of a client that left before the response; 400 that of one that was cut off while it sent
+        // the body. Such a request may be sent again, which the server rejects with 409 if it was carried out.
+        let code = &event["responseStatus"]["code"];
+        let answered = if *code == 500 || *code == 400 { "unanswered" } else { "answered" };
+        let what = format!("{} {} {code} {answered}", event["verb"], event["requestURI"]);
         (event["requestReceivedTimestamp"].as_str().unwrap().to_owned(), what)
     })
     .collect()

@@ -72,8 +72,11 @@ impl Cluster {
 
     fn start_role(directory: tempfile::TempDir, arguments: &[&str]) -> Self {
         let (role, arguments) = arguments.split_first().unwrap();
+        let port: &[&str] = if arguments.contains(&"--port") { &[] } else { &["--port", "0"] };
         let mut process = Command::new(program())
-            .args([role, "--port", "0", "--data-dir"])
+            .arg(role)
+            .args(port)
+            .arg("--data-dir")
             .arg(directory.path().join("data"))
             .args(arguments)
             .stdout(Stdio::piped())

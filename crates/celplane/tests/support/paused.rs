@@ -150,10 +150,11 @@ impl Cluster {
             for _ in 0..64 {
                 tokio::task::yield_now().await;
             }
-            // The store has separate threads, which use real time.
+            // The store and the evaluation of expressions have separate threads, which use real time.
             std::thread::sleep(Duration::from_micros(300));
             let now = log.asked.lock().unwrap().len();
-            let is_quiet = log.under_way.load(Ordering::SeqCst) == 0 && now == count;
+            let is_busy = log.under_way.load(Ordering::SeqCst) > 0 || client::costly::pending() > 0;
+            let is_quiet = !is_busy && now == count;
             (quiet, count) = (if is_quiet { quiet + 1 } else { 0 }, now);
         }
     }

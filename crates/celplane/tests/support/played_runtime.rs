@@ -36,6 +36,18 @@ struct State {
     containers: BTreeMap<String, Arc<Instance>>,
     calls: Vec<String>,
     number: u64,
+    fault: Option<Fault>,
+}
+
+/// A fault of the runtime.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fault {
+    /// Calls are not answered.
+    Hangs,
+    /// Sandboxes, containers and images cannot be created.
+    DiskFull,
+    /// Calls of this method take effect, but are not answered.
+    AnswersNot(&'static str),
 }
 
 struct Sandbox {
@@ -214,6 +226,44 @@ impl PlayedRuntime {
             if of.namespace == namespace && of.name == pod {
                 sandbox.shown.state = m::PodSandboxState::NotReady.into();
             }
+        }
+    }
+
+    /// Plays a fault from now on; none ends it.
+    pub(crate) fn set_fault(&self, fault: Option<Fault>) {
+        self.state().fault = fault;
+    }
+
+    /// Forgets all sandboxes and containers, as a machine that was started again does.
+    pub(crate) fn reboot(&self) {
+        let mut state = self.state();
+        state.containers.values().for_each(|it| it.end(137));
+        state.containers.clear();
+        state.sandboxes.clear();
+    }
+
+    /// The numbers of ready sandboxes and of running containers.
+    pub(crate) fn running(&self) -> (usize, usize) {
+        let state = self.state();
+        let ready = state.sandboxes.values().filter(|it| it.shown.state() == m::PodSandboxState::Ready).count();
+        (ready, state.containers.values().filter(|it| it.is_running()).count())
+    }
+
+    /// Applies the fault of the moment to a call.
+    async fn play_fault(self, method: String, request: Bytes) -> Result<Vec<u8>, Status> {
+        let name = method.rsplit('/').next().unwrap().to_owned();
+        let fault = self.state().fault.clone();
+        match fault {
+            Some(Fault::Hangs) => std::future::pending().await,
+            Some(Fault::DiskFull) if matches!(&*name, "RunPodSandbox" | "CreateContainer" | "PullImage") => {
+                Err(Status::unknown("mkdir /var/lib/containerd/x: no space left on device"))
+            }
+            Some(Fault::AnswersNot(method)) if method == name => {
+                let _ = self.clone().answer(name.clone(), request).await;
+                self.state().calls.push(format!("unanswered {name}"));
+                std::future::pending().await
+            }
+            _ => self.answer(method, request).await,
         }
     }
 
@@ -463,6 +513,6 @@ fn pull(name: &str) -> Result<Vec<u8>, Status> {
 impl Service for PlayedRuntime {
     fn call(self: Arc<Self>, method: String, request: Bytes) -> BoxFuture<'static, Result<Vec<u8>, Status>> {
         let this = (*self).clone();
-        Box::pin(this.answer(method, request))
+        Box::pin(this.play_fault(method, request))
     }
 }

@@ -14,7 +14,9 @@ use api::meta::v1::ObjectMeta;
 use api::time::Timestamp;
 use lru::LruCache;
 
-/// Maximum number of entries of each kind.
+use super::identity::{Identities, Identity};
+
+/// Maximum number of entries of each kind in a recorder, as in client-go.
 const REMEMBERED_MAX: usize = 4096;
 /// Number of different messages within [`COMBINE_SECONDS`] above which they are combined.
 const COMBINE_COUNT: usize = 10;
@@ -23,6 +25,8 @@ const COMBINE_SECONDS: i64 = 600;
 const SPAM_BURST: f64 = 25.0;
 /// Seconds after which one more event is allowed.
 const SPAM_SECONDS: f64 = 300.0;
+/// Written events are forgotten after this time: the server has removed them by default, so that none can be updated.
+const WRITTEN_SECONDS: i64 = 3600;
 
 /// Treatment of an event.
 #[derive(Debug, Clone, PartialEq)]
@@ -43,8 +47,8 @@ struct Similar {
 struct WrittenEvent {
     count: i32,
     first: Option<Timestamp>,
+    last: Option<Timestamp>,
     name: Text,
-    version: Text,
 }
 
 struct Ration {
@@ -52,28 +56,51 @@ struct Ration {
     filled: Timestamp,
 }
 
-/// Tracks recorded events.
-pub struct Correlator {
-    similar: LruCache<String, Similar>,
-    written: LruCache<String, WrittenEvent>,
-    rations: LruCache<String, Ration>,
+impl Ration {
+    /// The tokens at a later time.
+    fn tokens_at(&self, now: Timestamp) -> f64 {
+        let nanos = now.unix_nanos().saturating_sub(self.filled.unix_nanos()).max(0);
+        let seconds = std::time::Duration::from_nanos(nanos.unsigned_abs()).as_secs_f64();
+        (self.tokens + seconds / SPAM_SECONDS).min(SPAM_BURST)
+    }
 }
 
-impl Default for Correlator {
-    fn default() -> Self {
+/// Tracks recorded events.
+pub struct Correlator {
+    similar: LruCache<Identity, Similar>,
+    written: LruCache<Identity, WrittenEvent>,
+    rations: LruCache<Identity, Ration>,
+    identities: Identities,
+    max: usize,
+}
+
+impl Correlator {
+    /// Tracks the events of one of `tasks` tasks of a recorder.
+    #[must_use]
+    pub fn new(tasks: usize) -> Self {
         Self {
             // Room is made when it is needed: there are many correlators, and most see few events.
             similar: LruCache::unbounded(),
             written: LruCache::unbounded(),
             rations: LruCache::unbounded(),
+            identities: Identities::default(),
+            max: REMEMBERED_MAX.checked_div(tasks).unwrap_or(REMEMBERED_MAX),
         }
     }
 }
 
 /// Removes the least recently used entries.
-fn bound<V>(memory: &mut LruCache<String, V>) {
-    while memory.len() > REMEMBERED_MAX {
+fn bound<V>(memory: &mut LruCache<Identity, V>, max: usize) {
+    while memory.len() > max {
         memory.pop_lru();
+    }
+}
+
+/// Removes the entries that `is_over` holds for.
+fn remove_if<V>(memory: &mut LruCache<Identity, V>, is_over: impl Fn(&V) -> bool) {
+    let over: Vec<Identity> = memory.iter().filter(|(_, it)| is_over(it)).map(|(key, _)| *key).collect();
+    for identity in over {
+        memory.pop(&identity);
     }
 }
 
@@ -83,14 +110,9 @@ pub fn event_name(object: &str, now: Timestamp) -> String {
     format!("{object}.{:x}", now.unix_nanos())
 }
 
-fn join(parts: &[&str]) -> String {
-    // Separated, so that neighbors cannot be mistaken for each other.
-    parts.join("\u{0}")
-}
-
-fn source_key(event: &Event) -> String {
+fn source(event: &Event) -> [&str; 8] {
     let object = &event.involved_object;
-    join(&[
+    [
         &event.source.component,
         &event.source.host,
         &object.kind,
@@ -99,15 +121,7 @@ fn source_key(event: &Event) -> String {
         &object.uid,
         &object.api_version,
         &event.event_type,
-    ])
-}
-
-fn similar_key(event: &Event) -> String {
-    join(&[&source_key(event), &event.reason, &event.reporting_component, &event.reporting_instance])
-}
-
-fn event_key(event: &Event) -> String {
-    join(&[&source_key(event), &event.involved_object.field_path, &event.reason, &event.message])
+    ]
 }
 
 impl Correlator {
@@ -116,8 +130,8 @@ impl Correlator {
         let (event, key) = self.combine(event, now);
         let (event, repeats) = self.count(event, key);
         let is_spam = self.is_spam(&event, now);
-        bound(&mut self.similar);
-        bound(&mut self.rations);
+        bound(&mut self.similar, self.max);
+        bound(&mut self.rations, self.max);
         match (is_spam, repeats) {
             (true, _) => Verdict::Skip,
             (false, true) => Verdict::Repeat(event),
@@ -125,34 +139,52 @@ impl Correlator {
         }
     }
 
-    /// Records the server's result for an event.
+    /// Records that an event was written.
     pub fn written(&mut self, event: &Event) {
-        self.remember(event_key(event), event);
+        self.remember(self.event_key(event), event);
     }
 
-    fn remember(&mut self, key: String, event: &Event) {
+    /// Removes entries that no later event depends on: those of messages that are no longer combined, of full rations,
+    /// and of events that the server has removed.
+    pub fn forget(&mut self, now: Timestamp) {
+        let is_older = |at: Timestamp, seconds| now.seconds.saturating_sub(at.seconds) > seconds;
+        remove_if(&mut self.similar, |it| is_older(it.last, COMBINE_SECONDS));
+        remove_if(&mut self.rations, |it| it.tokens_at(now) >= SPAM_BURST);
+        remove_if(&mut self.written, |it| it.last.is_none_or(|last| is_older(last, WRITTEN_SECONDS)));
+    }
+
+    fn similar_key(&self, event: &Event) -> Identity {
+        let own: [&str; 3] = [&event.reason, &event.reporting_component, &event.reporting_instance];
+        self.identities.of(&[&source(event)[..], &own].concat())
+    }
+
+    fn event_key(&self, event: &Event) -> Identity {
+        let own: [&str; 3] = [&event.involved_object.field_path, &event.reason, &event.message];
+        self.identities.of(&[&source(event)[..], &own].concat())
+    }
+
+    fn remember(&mut self, key: Identity, event: &Event) {
         let written = WrittenEvent {
             count: event.count,
             first: event.first_timestamp,
+            last: event.last_timestamp,
             name: event.metadata.name.clone(),
-            version: event.metadata.resource_version.clone(),
         };
         self.written.put(key, written);
-        bound(&mut self.written);
+        bound(&mut self.written, self.max);
     }
 
-    fn combine(&mut self, event: Event, now: Timestamp) -> (Event, String) {
-        let key = similar_key(&event);
+    fn combine(&mut self, event: Event, now: Timestamp) -> (Event, Identity) {
+        let (key, own_key) = (self.similar_key(&event), self.event_key(&event));
         let fresh = || Similar { messages: HashSet::new(), last: now };
-        let similar = self.similar.get_or_insert_mut(key.clone(), fresh);
+        let similar = self.similar.get_or_insert_mut(key, fresh);
         if now.seconds.saturating_sub(similar.last.seconds) > COMBINE_SECONDS {
             similar.messages.clear();
         }
         similar.messages.insert(event.message.clone());
         similar.last = now;
         if similar.messages.len() < COMBINE_COUNT {
-            let key = event_key(&event);
-            return (event, key);
+            return (event, own_key);
         }
         // The set grows no further.
         if let Some(one) = similar.messages.iter().next().cloned() {
@@ -178,11 +210,10 @@ impl Correlator {
         (combined, key)
     }
 
-    fn count(&mut self, mut event: Event, key: String) -> (Event, bool) {
+    fn count(&mut self, mut event: Event, key: Identity) -> (Event, bool) {
         let mut repeats = false;
         if let Some(before) = self.written.get(&key).filter(|before| before.count > 0) {
             event.metadata.name = before.name.clone();
-            event.metadata.resource_version = before.version.clone();
             event.first_timestamp = before.first;
             event.count = before.count.saturating_add(1);
             repeats = true;
@@ -193,10 +224,8 @@ impl Correlator {
 
     fn is_spam(&mut self, event: &Event, now: Timestamp) -> bool {
         let full = || Ration { tokens: SPAM_BURST, filled: now };
-        let ration = self.rations.get_or_insert_mut(source_key(event), full);
-        let nanos = now.unix_nanos().saturating_sub(ration.filled.unix_nanos()).max(0);
-        let seconds = std::time::Duration::from_nanos(nanos.unsigned_abs()).as_secs_f64();
-        ration.tokens = (ration.tokens + seconds / SPAM_SECONDS).min(SPAM_BURST);
+        let ration = self.rations.get_or_insert_mut(self.identities.of(&source(event)), full);
+        ration.tokens = ration.tokens_at(now);
         ration.filled = now;
         if ration.tokens < 1.0 {
             return true;
@@ -230,17 +259,38 @@ mod tests {
 
     #[test]
     fn tracked_events_are_bounded() {
-        let mut correlator = Correlator::default();
+        let mut correlator = Correlator::new(64);
         for number in 0..2 * REMEMBERED_MAX {
             correlator.correlate(event(&number.to_string(), "m", at(1)), at(1));
         }
-        let kept = [correlator.similar.len(), correlator.written.len(), correlator.rations.len()];
-        assert_eq!(kept, [REMEMBERED_MAX; 3]);
+        assert_eq!(kept(&correlator), [REMEMBERED_MAX / 64; 3]);
+    }
+
+    fn kept(correlator: &Correlator) -> [usize; 3] {
+        [correlator.similar.len(), correlator.written.len(), correlator.rations.len()]
+    }
+
+    #[test]
+    fn entries_without_effect_are_forgotten() {
+        let mut correlator = Correlator::new(64);
+        correlator.correlate(event("p", "m", at(0)), at(0));
+        correlator.correlate(event("p", "m", at(0)), at(0));
+        correlator.forget(at(599));
+        assert_eq!(kept(&correlator), [1, 1, 1]);
+        correlator.forget(at(600));
+        assert_eq!(kept(&correlator), [1, 1, 0], "the ration is full again");
+        correlator.forget(at(COMBINE_SECONDS + 1));
+        assert_eq!(kept(&correlator), [0, 1, 0]);
+        assert!(
+            matches!(correlator.correlate(event("p", "m", at(700)), at(700)), Verdict::Repeat(it) if it.count == 3)
+        );
+        correlator.forget(at(700 + WRITTEN_SECONDS + 1));
+        assert_eq!(kept(&correlator), [0, 0, 0]);
     }
 
     #[test]
     fn the_same_event_is_counted() {
-        let mut correlator = Correlator::default();
+        let mut correlator = Correlator::new(64);
         let Verdict::Create(first) = correlator.correlate(event("p", "m", at(1)), at(1)) else { panic!() };
         let Verdict::Repeat(second) = correlator.correlate(event("p", "m", at(2)), at(2)) else { panic!() };
         assert_eq!((second.count, &second.metadata.name), (2, &first.metadata.name));
@@ -250,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_tenth_message_of_a_kind_is_combined() {
-        let mut correlator = Correlator::default();
+        let mut correlator = Correlator::new(64);
         for number in 1..=9 {
             let verdict = correlator.correlate(event("p", &format!("m{number}"), at(number)), at(number));
             assert!(matches!(verdict, Verdict::Create(event) if event.count == 1), "{number}");
@@ -267,7 +317,7 @@ mod tests {
 
     #[test]
     fn source_rate_is_limited_per_object() {
-        let mut correlator = Correlator::default();
+        let mut correlator = Correlator::new(64);
         let told = |correlator: &mut Correlator, object: &str, now| {
             !matches!(correlator.correlate(event(object, "m", now), now), Verdict::Skip)
         };

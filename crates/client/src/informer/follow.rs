@@ -12,6 +12,7 @@ use telemetry::logs::chain;
 use tokio::time::Instant;
 use tracing::{debug, warn};
 
+use super::managed_fields;
 use super::state::SILENCE_MAX;
 use super::{Anything, Decode, Inner, Key};
 use crate::client::Client;
@@ -202,7 +203,8 @@ impl Follower {
         if let Some(known) = self.known(line) {
             return Ok(known);
         }
-        let mut event = api::json::parse(line)?;
+        let short = managed_fields::cut(line);
+        let mut event = api::json::parse(short.as_deref().unwrap_or(line))?;
         let object = event.get_mut("object").map(Value::take).unwrap_or_default();
         let kind = event.text("type");
         if kind == "ERROR" {

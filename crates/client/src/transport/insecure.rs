@@ -3,7 +3,19 @@
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{DigitallySignedStruct, Error, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
+use std::sync::Arc;
+
+/// A configuration for connections to servers whose certificates are not verified, such as those of probes.
+///
+/// # Errors
+/// The protocol versions are not supported.
+pub fn unverified_tls() -> Result<ClientConfig, Error> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Arc::new(AnyCertificate::new(&provider));
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+    Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+}
 
 /// Accepts every certificate. The server must still hold its key.
 #[derive(Debug)]

@@ -46,6 +46,8 @@ struct Inner {
     kubeconfig: Kubeconfig,
     headers: Vec<(HeaderName, HeaderValue)>,
     waits: Arc<Waits>,
+    /// The client certificate and its key: the kubeconfig's until it is replaced.
+    certificate: locks::Mutex<Option<(Vec<u8>, Vec<u8>)>>,
     session: Mutex<Option<Arc<Session>>>,
 }
 
@@ -66,7 +68,13 @@ impl Network {
         for (name, value) in &kubeconfig.user.impersonate {
             headers.push((HeaderName::try_from(name)?, HeaderValue::from_bytes(value.as_bytes())?));
         }
-        let network = Self(Arc::new(Inner { kubeconfig, headers, waits: Arc::default(), session: Mutex::new(None) }));
+        let network = Self(Arc::new(Inner {
+            headers,
+            waits: Arc::default(),
+            certificate: locks::Mutex::new(kubeconfig.user.certificate.clone()),
+            kubeconfig,
+            session: Mutex::new(None),
+        }));
         network.0.session().await?;
         Ok(network)
     }
@@ -102,6 +110,24 @@ impl Transport for Network {
 
     fn publish(&self, registry: &Registry) {
         self.0.waits.publish(registry);
+    }
+
+    fn replace_certificate(
+        &self,
+        chain: Vec<u8>,
+        key: Vec<u8>,
+    ) -> Pin<Box<dyn Future<Output = Result<(), AnyError>> + Send>> {
+        let inner = self.0.clone();
+        Box::pin(async move {
+            let new = Some((chain, key));
+            // A certificate that cannot be used does not replace one that can.
+            tls(&inner.kubeconfig, new.as_ref())?;
+            let mut session = inner.session.lock().await;
+            *inner.certificate.lock() = new;
+            // Requests and watches that are under way end on the old connections; all others use new ones.
+            *session = None;
+            Ok(())
+        })
     }
 }
 
@@ -190,7 +216,8 @@ impl Inner {
         let (watches, requests) = match before.filter(|_| given.certificate.is_none()) {
             Some(session) => (session.watches.clone(), session.requests.clone()),
             None => {
-                let tls = Arc::new(tls(&self.kubeconfig, given.certificate.as_ref().or(user.certificate.as_ref()))?);
+                let own = self.certificate.lock().clone();
+                let tls = Arc::new(tls(&self.kubeconfig, given.certificate.as_ref().or(own.as_ref()))?);
                 let make = |purpose| {
                     let (tls, server_name) = (tls.clone(), self.kubeconfig.server_name.clone());
                     let connect = move || client(&tls, server_name.clone());

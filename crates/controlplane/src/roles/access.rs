@@ -13,6 +13,7 @@ use apiserver::server::listen::{self, TlsAcceptor};
 use apiserver::serving::certificates::{Authority, Pair};
 use client::{Client, Resource};
 use http::StatusCode;
+use locks::Mutex;
 use telemetry::logs::chain;
 use tracing::warn;
 
@@ -21,12 +22,14 @@ const ACCESS_REVIEWS: Resource =
     Resource::new("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview");
 
 /// Public paths.
-const OPEN_PATHS: [&str; 3] = ["/healthz", "/livez", "/readyz"];
+const OPEN_PATHS: [&str; 5] = ["/health", "/healthz", "/livez", "/ready", "/readyz"];
 
 /// Authorizes reads.
 pub struct Access {
     client: Client,
-    pub(crate) tls: TlsAcceptor,
+    tls: Mutex<TlsAcceptor>,
+    /// The authorities of client certificates, as PEM.
+    client_authority: String,
 }
 
 /// Access to a node that a caller requests.
@@ -93,7 +96,27 @@ impl Access {
         };
         // No client has a certificate of the authority that was just generated.
         let client_authority = client_authority.unwrap_or_else(|| authority.certificate());
-        Ok(Self { client, tls: listen::tls_from_pem(&chain, &key, client_authority)? })
+        Self::from_pem(client, &chain, &key, client_authority)
+    }
+
+    fn from_pem(client: Client, chain: &str, key: &str, client_authority: &str) -> Result<Self> {
+        let tls = Mutex::new(listen::tls_from_pem(chain, key, client_authority)?);
+        Ok(Self { client, tls, client_authority: client_authority.to_owned() })
+    }
+
+    /// The configuration for a new connection.
+    pub(crate) fn tls(&self) -> TlsAcceptor {
+        self.tls.lock().clone()
+    }
+
+    /// Serves new connections with another certificate. Connections that are open stay.
+    ///
+    /// # Errors
+    /// The certificate cannot be used; the old one then stays.
+    pub fn replace_certificate(&self, chain: &str, key: &str) -> Result<()> {
+        let tls = listen::tls_from_pem(chain, key, &self.client_authority)?;
+        *self.tls.lock() = tls;
+        Ok(())
     }
 
     /// As [`Access::new`], with a certificate that an authority signed.
@@ -101,7 +124,7 @@ impl Access {
     /// # Errors
     /// Certificates that cannot be used.
     pub fn signed(client: Client, pair: &Pair, client_authority: &str) -> Result<Self> {
-        Ok(Self { client, tls: listen::tls_from_pem(&pair.certificate, &pair.key, client_authority)? })
+        Self::from_pem(client, &pair.certificate, &pair.key, client_authority)
     }
 
     /// Checks whether a caller may access a node. Anonymous callers are always rejected.

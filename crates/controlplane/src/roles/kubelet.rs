@@ -7,8 +7,10 @@ pub mod doctor;
 pub mod join;
 pub mod listener;
 pub mod machine;
+pub mod pod_network;
 pub mod reach;
 pub mod real;
+pub mod rotation;
 pub mod static_pods;
 
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
 //! Health, metrics and profiles of a component in its own process: `/healthz`, `/livez`, `/readyz`, `/metrics`,
-//! `/configz` and `/debug/profile`.
+//! `/configz` and `/debug/profile`; `/health` and `/ready` are the paths of CoreDNS.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener> {
 /// Serves until the process ends, under the limits and timeouts of the API server.
 pub async fn serve(place: Place, page: Page) -> Result<()> {
     let listener = listen(place.address).await?;
-    let tls = place.access.as_ref().map(|access| access.tls.clone());
+    let tls = place.access.as_ref().map(|access| access.tls());
     let (access, page) = (place.access.map(Arc::new), Arc::new(page));
     let answer: listen::Page = Arc::new(move |request: Request<Incoming>, user: Option<Arc<User>>| {
         let (access, page) = (access.clone(), page.clone());
@@ -79,8 +79,8 @@ async fn respond(
     let text = "text/plain; charset=utf-8";
     match (path, &page.profiler, &page.configuration) {
         ("/metrics", ..) => answer(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page.registry.text()),
-        ("/livez", ..) => answer(StatusCode::OK, text, "ok".to_owned()),
-        ("/healthz" | "/readyz", ..) => {
+        ("/livez" | "/health", ..) => answer(StatusCode::OK, text, "ok".to_owned()),
+        ("/healthz" | "/readyz" | "/ready", ..) => {
             let (code, said) = report(&page.health, request.uri().query().unwrap_or_default(), path);
             answer(code, text, said)
         }

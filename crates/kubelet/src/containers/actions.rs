@@ -1,13 +1,16 @@
 //! Actions that probes and hooks share: a command in the container, a request, a connection.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::json::Value;
 use cri::Client;
 use cri::messages as m;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
 
 use super::manifest::texts;
 
@@ -109,7 +112,8 @@ pub(super) async fn http_get(
         given if given.starts_with('/') => given.to_owned(),
         given => format!("/{given}"),
     };
-    let url = format!("http://{address}{path}");
+    let is_https = action.text("scheme").eq_ignore_ascii_case("HTTPS");
+    let url = format!("{}://{address}{path}", if is_https { "https" } else { "http" });
     let failed = |why: String| format!("Get \"{url}\": {why}");
     let version = api::kubernetes::VERSION;
     let mut headers =
@@ -130,17 +134,45 @@ pub(super) async fn http_get(
         return Err("the path contains a blank or a line break".to_owned());
     }
     let exchange = async {
-        let mut stream = connect(address, timeout).await?;
-        stream.write_all(headers.as_bytes()).await.map_err(|error| error.to_string())?;
-        let mut answer = Vec::new();
-        stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut answer).await.map_err(|error| error.to_string())?;
-        let line = String::from_utf8_lossy(&answer);
-        let code = line.strip_prefix("HTTP/1.").and_then(|it| it.split(' ').nth(1)).and_then(|it| it.parse().ok());
-        code.ok_or_else(|| "EOF".to_owned())
+        let stream = connect(address, timeout).await?;
+        match is_https {
+            true => converse(encrypt(stream, address).await?, &headers).await,
+            false => converse(stream, &headers).await,
+        }
     };
     match tokio::time::timeout(timeout, exchange).await {
         Ok(outcome) => outcome.map_err(failed),
         Err(_) => Err(failed("context deadline exceeded (Client.Timeout exceeded while awaiting headers)".to_owned())),
+    }
+}
+
+/// Encrypts a connection. Kubernetes: certificates of containers are not verified.
+async fn encrypt(stream: TcpStream, address: SocketAddr) -> Result<impl AsyncRead + AsyncWrite + Unpin, String> {
+    let config = client::unverified_tls().map_err(|error| error.to_string())?;
+    let name = ServerName::IpAddress(address.ip().into());
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|error| {
+        let cause = error.get_ref().and_then(|it| it.downcast_ref::<rustls::Error>());
+        match cause {
+            Some(rustls::Error::InvalidMessage(_)) => "http: server gave HTTP response to HTTPS client".to_owned(),
+            Some(cause) => format!("remote error: tls: {cause}"),
+            None if error.kind() == std::io::ErrorKind::UnexpectedEof => "EOF".to_owned(),
+            None => error.to_string(),
+        }
+    })
+}
+
+/// Sends a request and returns the status code of its answer. Only the answer's beginning is read.
+async fn converse(mut stream: impl AsyncRead + AsyncWrite + Unpin, request: &str) -> Result<u16, String> {
+    stream.write_all(request.as_bytes()).await.map_err(|error| error.to_string())?;
+    let mut answer = Vec::new();
+    let read = stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut answer).await;
+    let line = String::from_utf8_lossy(&answer);
+    let code = line.strip_prefix("HTTP/1.").and_then(|it| it.split(' ').nth(1)).and_then(|it| it.parse().ok());
+    match (code, read) {
+        // Servers may close an encrypted connection without notice after the answer.
+        (Some(code), _) => Ok(code),
+        (None, Err(error)) => Err(error.to_string()),
+        (None, Ok(_)) => Err("EOF".to_owned()),
     }
 }
 
@@ -160,9 +192,6 @@ pub(super) async fn probe(
         };
     }
     if let Some(action) = probe.get("httpGet") {
-        if action.text("scheme").eq_ignore_ascii_case("HTTPS") {
-            return Outcome::Error("HTTPS probes are not supported by this node agent".to_owned());
-        }
         return match http_get(place, container, action, timeout).await {
             Ok(200..400) => Outcome::Success,
             Ok(code) => Outcome::Failure(format!("HTTP probe failed with statuscode: {code}")),
@@ -234,4 +263,60 @@ pub(super) async fn hook(
         return Ok(());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::pki_types::PrivateKeyDer;
+    use tokio::net::TcpListener;
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+
+    /// Serves one connection with a status line, encrypted or not. The certificate is self-signed and for another name.
+    async fn serve(is_encrypted: bool, answer: &'static str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let own = rcgen::generate_simple_self_signed(["other.example.com".to_owned()]).unwrap();
+        let (chain, key) = (vec![own.cert.der().clone()], PrivateKeyDer::Pkcs8(own.signing_key.serialize_der().into()));
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.unwrap().with_no_client_auth().with_single_cert(chain, key).unwrap();
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut request = [0; 1024];
+            if is_encrypted {
+                let mut stream = TlsAcceptor::from(Arc::new(config)).accept(stream).await.unwrap();
+                let _ = stream.read(&mut request).await.unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                // The connection ends without a closing message.
+            } else {
+                let _ = stream.read(&mut request).await.unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        });
+        address
+    }
+
+    async fn check(is_encrypted: bool, scheme: &str, answer: &'static str, expected: Result<u16, &str>) {
+        let address = serve(is_encrypted, answer).await;
+        let place = Place { container_id: String::new(), address: address.ip().to_string() };
+        let action = api::json!({"port": (i64::from(address.port())), "path": "/health", "scheme": scheme});
+        let outcome = http_get(&place, &Value::object(), &action, Duration::from_secs(5)).await;
+        match (&outcome, expected) {
+            (Ok(code), Ok(expected)) => assert_eq!(*code, expected),
+            (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
+            _ => panic!("{outcome:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn https_probes_do_not_verify_certificates() {
+        check(true, "HTTPS", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Ok(200)).await;
+        check(true, "HTTPS", "HTTP/1.1 503 no\r\n\r\n", Ok(503)).await;
+        check(false, "HTTPS", "HTTP/1.1 400 Bad Request\r\n\r\n", Err("server gave HTTP response to HTTPS client"))
+            .await;
+        check(false, "HTTP", "HTTP/1.1 204 No Content\r\n\r\n", Ok(204)).await;
+        check(false, "", "garbage", Err("EOF")).await;
+    }
 }

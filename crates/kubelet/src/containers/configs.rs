@@ -1,6 +1,6 @@
 //! Pods as the runtime is given them: sandbox and container configurations.
 //!
-//! Follows `kuberuntime_sandbox.go`, `kuberuntime_container.go` and `network/dns` of Kubernetes' kubelet. Labels and
+//! Follows `kuberuntime_sandbox.go` and `kuberuntime_container.go` of Kubernetes' kubelet. Labels and
 //! annotations are upstream's, so that both agents recognize the containers of a pod.
 
 use std::collections::BTreeMap;
@@ -9,6 +9,7 @@ use api::core::v1::Pod;
 use api::json::Value;
 use cri::messages as m;
 
+use super::dns::Dns;
 use super::manifest::{Kind, hash, texts};
 
 pub(super) const POD_NAME: &str = "io.kubernetes.pod.name";
@@ -40,65 +41,6 @@ const MASKED: [&str; 12] = [
     "/sys/devices/virtual/powercap",
 ];
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
-
-/// The node's own resolver and the cluster's.
-#[derive(Debug, Clone, Default)]
-pub struct Dns {
-    /// Addresses of the cluster's resolver.
-    pub cluster_servers: Vec<String>,
-    /// The cluster's domain.
-    pub cluster_domain: String,
-    /// The node's `resolv.conf`.
-    pub resolv_conf: String,
-}
-
-impl Dns {
-    fn of_node(&self) -> m::DnsConfig {
-        let words = |keyword: &str| -> Vec<Vec<String>> {
-            let lines = self.resolv_conf.lines().filter_map(|line| line.trim().strip_prefix(keyword));
-            let lines = lines.filter(|rest| rest.starts_with([' ', '\t']));
-            lines.map(|rest| rest.split_whitespace().map(ToOwned::to_owned).collect()).collect()
-        };
-        m::DnsConfig {
-            servers: words("nameserver").into_iter().flatten().take(3).collect(),
-            searches: words("search").pop().unwrap_or_default(),
-            options: words("options").into_iter().flatten().collect(),
-        }
-    }
-
-    /// The resolver configuration of a pod.
-    pub(super) fn of_pod(&self, pod: &Pod, manifest: &Value) -> m::DnsConfig {
-        let policy = manifest.text_at(&["spec", "dnsPolicy"]);
-        let is_cluster = match policy {
-            "ClusterFirst" => !pod.spec.host_network,
-            "ClusterFirstWithHostNet" => true,
-            _ => false,
-        };
-        let mut made = match policy {
-            "None" => m::DnsConfig::default(),
-            _ if is_cluster && !self.cluster_servers.is_empty() => {
-                let domain = &self.cluster_domain;
-                let namespace = &pod.metadata.namespace;
-                let mut searches = vec![format!("{namespace}.svc.{domain}"), format!("svc.{domain}"), domain.clone()];
-                searches.extend(self.of_node().searches);
-                let servers = self.cluster_servers.clone();
-                m::DnsConfig { servers, searches, options: vec!["ndots:5".to_owned()] }
-            }
-            _ => self.of_node(),
-        };
-        if let Some(own) = manifest.at(&["spec", "dnsConfig"]) {
-            made.servers.extend(texts(own, &["nameservers"]));
-            made.searches.extend(texts(own, &["searches"]));
-            for option in own.list("options") {
-                let name = option.text("name");
-                made.options.retain(|known| known.split(':').next() != Some(name));
-                let value = option.str_at(&["value"]).map(|value| format!(":{value}")).unwrap_or_default();
-                made.options.push(format!("{name}{value}"));
-            }
-        }
-        made
-    }
-}
 
 /// The host name of a pod, and its fully qualified name if it has one.
 pub(super) fn hostname(pod: &Pod, manifest: &Value, domain: &str) -> (String, Option<String>) {
@@ -183,7 +125,7 @@ pub(super) fn sandbox(pod: &Pod, manifest: &Value, facts: SandboxFacts<'_>) -> m
         }),
         hostname: if host_network { String::new() } else { hostname(pod, manifest, &facts.dns.cluster_domain).0 },
         log_directory: facts.log_directory,
-        dns_config: Some(facts.dns.of_pod(pod, manifest)),
+        dns_config: Some(facts.dns.of_pod(pod, manifest).0),
         port_mappings: if host_network { Vec::new() } else { ports.filter_map(mapping).collect() },
         labels: all_labels,
         annotations: metadata.annotations.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
@@ -313,7 +255,10 @@ pub(super) struct ContainerParts {
     pub(super) mounts: Vec<m::Mount>,
     pub(super) resources: m::LinuxContainerResources,
     pub(super) security: m::LinuxContainerSecurityContext,
-    pub(super) devices: Vec<m::CdiDevice>,
+    /// Device nodes.
+    pub(super) devices: Vec<m::Device>,
+    /// Devices that the runtime looks up by their CDI names.
+    pub(super) cdi_devices: Vec<m::CdiDevice>,
 }
 
 /// The configuration of a container.
@@ -353,8 +298,8 @@ pub(super) fn container(pod: &Pod, kind: Kind, container: &Value, parts: Contain
             resources: Some(parts.resources),
             security_context: Some(parts.security),
         }),
-        cdi_devices: parts.devices,
-        ..m::ContainerConfig::default()
+        devices: parts.devices,
+        cdi_devices: parts.cdi_devices,
     }
 }
 

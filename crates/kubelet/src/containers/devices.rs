@@ -4,6 +4,8 @@
 //! Follows `pkg/kubelet/cm/dra` of Kubernetes. Prepared claims are not stored: drivers answer the same when they are
 //! asked again, so that a restarted agent has the claims of running pods prepared again.
 
+pub(super) mod cdi;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
@@ -12,7 +14,6 @@ use std::time::Duration;
 use api::core::v1::Pod;
 use api::json::{Text, Value};
 use api::resource::v1::ResourceClaim;
-use cri::messages::CdiDevice;
 use cri::plugins::{Claim, DRA_PLUGIN, DRA_VERSION, Device, PluginInfo};
 use locks::Mutex;
 use telemetry::logs::chain;
@@ -42,6 +43,8 @@ struct Prepared {
     claim: Claim,
     driver: String,
     devices: Vec<Device>,
+    /// Containers and their requests, for the claim of extended resources, which no container names.
+    requests: Vec<(Text, Text)>,
 }
 
 /// The drivers of this node, and what they prepared.
@@ -136,8 +139,8 @@ impl Devices {
                 if !result.error.is_empty() {
                     return Err(failed(&result.error));
                 }
-                let (name, devices) = (name.clone(), result.devices);
-                all.push(Prepared { name, claim: asked, driver: driver.to_string(), devices });
+                let (name, devices, requests) = (name.clone(), result.devices, extended_requests(pod, claim));
+                all.push(Prepared { name, claim: asked, driver: driver.to_string(), devices, requests });
             }
         }
         self.prepared.lock().insert(pod.metadata.uid.clone(), all);
@@ -170,8 +173,9 @@ impl Devices {
         self.prepared.lock().contains_key(uid)
     }
 
-    /// The devices that a container gets: those of the claims, and of their requests, that it names.
-    pub(super) fn of_container(&self, uid: &str, container: &Value) -> Vec<CdiDevice> {
+    /// The CDI names of the devices that a container gets: those of the claims, and of their requests, that it names, and
+    /// those behind its extended resources.
+    pub(super) fn of_container(&self, uid: &str, container: &Value) -> Vec<String> {
         let prepared = self.prepared.lock();
         let all = prepared.get(uid).map(Vec::as_slice).unwrap_or_default();
         let mut names: Vec<String> = Vec::new();
@@ -183,10 +187,25 @@ impl Devices {
                 }
             }
         }
+        let container_name = container.text("name");
+        for prepared in all {
+            for (_, request) in prepared.requests.iter().filter(|(name, _)| *name == container_name) {
+                let devices = prepared.devices.iter().filter(|device| fits(device, request));
+                names.extend(devices.flat_map(|device| device.cdi_device_ids.iter().cloned()));
+            }
+        }
         let mut seen = BTreeSet::new();
         names.retain(|name| seen.insert(name.clone()));
-        names.into_iter().map(|name| CdiDevice { name }).collect()
+        names
     }
+}
+
+/// The requests of a claim by container, if it is the one of the pod's extended resources.
+fn extended_requests(pod: &Pod, claim: &ResourceClaim) -> Vec<(Text, Text)> {
+    let status = pod.status.extended_resource_claim_status.as_ref();
+    let status = status.filter(|it| it.resource_claim_name == claim.metadata.name);
+    let mappings = status.iter().flat_map(|it| &it.request_mappings);
+    mappings.map(|it| (it.container_name.clone(), it.request_name.clone())).collect()
 }
 
 /// Whether a device is for a request; one of several alternatives is named `request/alternative`.
@@ -239,16 +258,45 @@ mod tests {
             claim: Claim::default(),
             driver: "d".to_owned(),
             devices: vec![device(&["a"], "v/c=0"), device(&["b/small"], "v/c=1"), device(&[], "v/c=2")],
+            requests: Vec::new(),
         };
         devices.prepared.lock().insert("u".into(), vec![prepared]);
         let names = |claims: Value| -> Vec<String> {
             let container = api::json!({"resources": {"claims": claims}});
-            devices.of_container("u", &container).into_iter().map(|it| it.name).collect()
+            devices.of_container("u", &container)
         };
         assert_eq!(names(api::json!([{"name": "gpus"}])), ["v/c=0", "v/c=1", "v/c=2"]);
         assert_eq!(names(api::json!([{"name": "gpus", "request": "b"}])), ["v/c=1", "v/c=2"]);
         assert_eq!(names(api::json!([{"name": "gpus", "request": "a"}, {"name": "gpus"}])).len(), 3);
         assert!(names(api::json!([])).is_empty() && names(api::json!([{"name": "other"}])).is_empty());
+    }
+
+    #[test]
+    fn containers_get_the_devices_of_their_extended_resources() {
+        let read = |text: &str| api::json::parse(text.as_bytes()).unwrap();
+        let pod: Pod = api::json::from_value(&read(
+            r#"{"status": {"extendedResourceClaimStatus": {"resourceClaimName": "made", "requestMappings": [
+                {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"},
+                {"containerName": "d", "resourceName": "example.com/gpu", "requestName": "container-1-request-0"}]}}}"#,
+        ))
+        .unwrap();
+        let claim: ResourceClaim = api::json::from_value(&read(r#"{"metadata": {"name": "made"}}"#)).unwrap();
+        let other: ResourceClaim = api::json::from_value(&read(r#"{"metadata": {"name": "other"}}"#)).unwrap();
+        assert!(extended_requests(&pod, &other).is_empty());
+        let prepared = Prepared {
+            name: Text::default(),
+            claim: Claim::default(),
+            driver: "d".to_owned(),
+            devices: vec![device(&["container-0-request-0"], "v/c=0"), device(&["container-1-request-0"], "v/c=1")],
+            requests: extended_requests(&pod, &claim),
+        };
+        let devices = Devices::default();
+        devices.prepared.lock().insert("u".into(), vec![prepared]);
+        let names = |container: &str| -> Vec<String> {
+            let container = api::json!({"name": container});
+            devices.of_container("u", &container)
+        };
+        assert_eq!((names("c"), names("d"), names("e")), (vec!["v/c=0".to_owned()], vec!["v/c=1".to_owned()], vec![]));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Resources of the node that run out: volumes above their limits, disk, and memory. Unused images are removed first, then
 //! pods are evicted, one at a time.
 //!
-//! Follows `pkg/kubelet/eviction` and `images/image_gc_manager.go` of Kubernetes, with their default thresholds and texts.
+//! `thresholds` decides when. Follows `pkg/kubelet/eviction` and `images/image_gc_manager.go` of Kubernetes, with their default thresholds and texts.
+
+mod thresholds;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -19,75 +21,31 @@ use matching::resources::QosClass;
 use telemetry::logs::chain;
 use tracing::{debug, info};
 
+use self::thresholds::{Observations, Observed, Signal, Threshold, Tracker};
+pub use self::thresholds::{ThresholdFlags, Thresholds};
 use super::Shared;
-use super::configs::POD_UID;
-use super::manifest::{self, amount};
-use crate::runtime::Pressure;
+use super::configs::{CONTAINER_NAME, POD_UID};
+use super::manifest::{self, Kind, amount};
+use crate::fleet::EVICTED;
+use crate::runtime::{Ending, Pressure};
 
 /// Images are removed when the disk is fuller than the first, until it is emptier than the second, in percent.
 const IMAGES_PERCENT: (u64, u64) = (85, 80);
 /// Images are kept for this long after their last use.
 const IMAGE_AGE_MIN: Duration = Duration::from_secs(120);
-/// The node reports pressure for this long after its end.
-const PRESSURE_PERIOD: Duration = Duration::from_secs(300);
+/// Grace period of pods that are evicted for a hard threshold, in seconds.
+const HARD_GRACE: i64 = 1;
 /// Pods of at least this priority are not evicted.
 const CRITICAL: i64 = 2_000_000_000;
 /// Most files of a volume that are counted in one look.
 const FILES_MAX: usize = 200_000;
 
-/// Amounts below which the node is under pressure; 0 disables a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Thresholds {
-    /// Available memory in bytes.
-    pub memory: i64,
-    /// Free part of the disk in percent.
-    pub disk_percent: u64,
-    /// Free part of the disk's inodes in percent.
-    pub inodes_percent: u64,
-}
-
-impl Default for Thresholds {
-    /// Those of Kubernetes.
-    fn default() -> Self {
-        Self { memory: 100 << 20, disk_percent: 10, inodes_percent: 5 }
-    }
-}
-
-impl std::str::FromStr for Thresholds {
-    type Err = String;
-
-    /// Reads `memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%`. Signals that are not named are not
-    /// checked.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut thresholds = Self { memory: 0, disk_percent: 0, inodes_percent: 0 };
-        for part in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
-            let (signal, amount) = part.split_once('<').ok_or_else(|| format!("`{part}` is not SIGNAL<AMOUNT"))?;
-            let percent = || {
-                let number = amount.strip_suffix('%').and_then(|it| it.parse().ok()).filter(|it| *it < 100_u64);
-                number.ok_or_else(|| format!("`{amount}` is not a percentage below 100%"))
-            };
-            match signal {
-                "memory.available" => {
-                    let bytes = Quantity::parse(amount).ok().map(|it| it.value()).filter(|it| *it >= 0);
-                    thresholds.memory = bytes.ok_or_else(|| format!("`{amount}` is not an amount of memory"))?;
-                }
-                "nodefs.available" => thresholds.disk_percent = percent()?,
-                "nodefs.inodesFree" => thresholds.inodes_percent = percent()?,
-                _ => return Err(format!("signal `{signal}` is not supported")),
-            }
-        }
-        Ok(thresholds)
-    }
-}
-
 /// State between two looks.
 #[derive(Default)]
 pub(super) struct PressureState {
-    /// Pods to evict, with the message.
-    evicted: Mutex<HashMap<Text, String>>,
-    /// Time of the last pressure of each kind.
-    memory: Mutex<Option<Timestamp>>,
-    disk: Mutex<Option<Timestamp>>,
+    /// Pods that the node ends by itself.
+    pub(super) endings: Mutex<HashMap<Text, Ending>>,
+    tracker: Mutex<Tracker>,
     /// Time of the last use of each image.
     images: Mutex<BTreeMap<String, Timestamp>>,
 }
@@ -108,11 +66,25 @@ fn first(mut all: Vec<Candidate>) -> Option<Candidate> {
     all.into_iter().find(|it| it.priority < CRITICAL)
 }
 
-/// A file system: percent of bytes and inodes that are free.
-fn free(path: &Path) -> Option<(u64, u64)> {
+/// The bytes and inodes of a file system.
+fn file_system(path: &Path) -> Option<(Observed, Observed)> {
     let found = rustix::fs::statvfs(path).ok()?;
-    let percent = |free: u64, all: u64| free.saturating_mul(100).checked_div(all).unwrap_or(100);
-    Some((percent(found.f_bavail, found.f_blocks), percent(found.f_favail, found.f_files)))
+    let amount = |blocks: u64| i64::try_from(blocks.saturating_mul(found.f_frsize)).unwrap_or(i64::MAX);
+    let count = |inodes: u64| i64::try_from(inodes).unwrap_or(i64::MAX);
+    let bytes = Observed { available: amount(found.f_bavail), capacity: amount(found.f_blocks) };
+    // File systems that create inodes as needed have no limit.
+    let inodes = match found.f_files {
+        0 => Observed { available: i64::MAX, capacity: 0 },
+        all => Observed { available: count(found.f_favail), capacity: count(all) },
+    };
+    Some((bytes, inodes))
+}
+
+/// The used part of a file system in percent.
+fn used_percent(path: &Path) -> Option<u64> {
+    let (bytes, _) = file_system(path)?;
+    let used = i128::from(bytes.capacity.saturating_sub(bytes.available)).saturating_mul(100);
+    used.checked_div(i128::from(bytes.capacity)).and_then(|it| u64::try_from(it).ok())
 }
 
 /// Bytes that the files below a directory take on disk. Counting ends once it is more than `enough`.
@@ -151,39 +123,75 @@ fn quantity(bytes: i64) -> String {
 }
 
 impl Shared {
-    /// The message with which a pod is evicted; nothing if it is not.
-    pub(super) fn eviction(&self, uid: &str) -> Option<String> {
-        self.pressure.evicted.lock().get(uid).cloned()
+    /// The end of a pod that the node decided; nothing if it did not.
+    pub(super) fn ending(&self, uid: &str) -> Option<Ending> {
+        self.pressure.endings.lock().get(uid).cloned()
     }
 
-    pub(super) fn forget_eviction(&self, uid: &str) {
-        self.pressure.evicted.lock().remove(uid);
+    pub(super) fn forget_ending(&self, uid: &str) {
+        self.pressure.endings.lock().remove(uid);
     }
 
     /// The pressure that the node reports.
     pub(super) fn reported_pressure(&self) -> Pressure {
-        let now = self.clock.now();
-        let holds = |last: &Mutex<Option<Timestamp>>| last.lock().is_some_and(|last| last.until(now) < PRESSURE_PERIOD);
-        Pressure { memory: holds(&self.pressure.memory), disk: holds(&self.pressure.disk) }
+        self.pressure.tracker.lock().pressure(&self.thresholds, self.clock.now())
     }
 
-    /// Looks after volumes, disk and memory once.
+    /// Looks after volumes, disk and memory once. At most one pod is evicted for the node's resources.
     pub(super) async fn relieve(&self) {
         let now = self.clock.now();
         self.check_volumes().await;
-        self.relieve_disk(now).await;
-        let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_memory(&text));
-        if let Some(available) = memory.filter(|it| *it < self.thresholds.memory) {
-            *self.pressure.memory.lock() = Some(now);
-            self.evict_for_memory(available).await;
+        self.note_images(now).await;
+        let images = self.image_directory().await;
+        if let Some(path) = images.as_deref().filter(|path| used_percent(path).is_some_and(|it| it > IMAGES_PERCENT.0))
+        {
+            self.remove_images(path, now).await;
+        }
+        let seen = self.observations();
+        let acting = self.pressure.tracker.lock().observe(&self.thresholds, &seen, now);
+        let Some(threshold) = acting.first() else { return };
+        let signal = threshold.signal;
+        debug!(resource = signal.resource(), isHard = threshold.is_hard(), "Eviction threshold was met");
+        if signal == Signal::Memory {
+            let Some(observed) = seen.get(&signal) else { return };
+            return self.evict_for_memory(threshold, *observed).await;
+        }
+        if let Some(path) = &images {
+            self.remove_images(path, now).await;
+        }
+        // Pods are evicted if the removal of images did not help.
+        let after = self.observations();
+        let acting = self.pressure.tracker.lock().observe(&self.thresholds, &after, now);
+        if acting.contains(threshold) {
+            self.evict_for_disk(threshold).await;
         }
     }
 
-    fn evict(&self, pod: &Pod, message: String) {
-        if self.pressure.evicted.lock().insert(pod.metadata.uid.clone(), message).is_none() {
+    /// The present state of the node's resources.
+    fn observations(&self) -> Observations {
+        let mut seen = Observations::new();
+        let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_memory(&text));
+        if let Some(available) = memory {
+            seen.insert(Signal::Memory, Observed { available, capacity: self.facts.memory });
+        }
+        if let Some((bytes, inodes)) = file_system(&self.root) {
+            seen.insert(Signal::Disk, bytes);
+            seen.insert(Signal::Inodes, inodes);
+        }
+        seen
+    }
+
+    fn evict(&self, pod: &Pod, message: String, grace: i64) {
+        let ending = Ending { reason: EVICTED, message, grace: Some(grace) };
+        if self.pressure.endings.lock().insert(pod.metadata.uid.clone(), ending).is_none() {
             info!(pod = %pod.metadata.key(), "Evicting pod");
             self.wake(pod);
         }
+    }
+
+    /// The grace period of a pod that is evicted for a threshold, in seconds.
+    fn eviction_grace(&self, threshold: &Threshold) -> i64 {
+        if threshold.is_hard() { HARD_GRACE } else { self.thresholds.max_pod_grace }
     }
 
     /// Pods that this agent runs, with their manifests.
@@ -221,35 +229,18 @@ impl Shared {
                 let used = tokio::task::spawn_blocking(move || usage(&path, limit)).await.unwrap_or(0);
                 if used > limit {
                     let message = format!("Usage of EmptyDir volume \"{name}\" exceeds the limit \"{given}\". ");
-                    self.evict(&pod, message);
+                    // Kubernetes: volumes above their limits end a pod with its own grace period cut to a second.
+                    self.evict(&pod, message, HARD_GRACE);
                 }
             }
         }
     }
 
-    async fn relieve_disk(&self, now: Timestamp) {
-        self.note_images(now).await;
+    /// The directory in which the runtime keeps images.
+    async fn image_directory(&self) -> Option<PathBuf> {
         let info = self.runtime.image_fs_info(m::ImageFsInfoRequest {}).await.unwrap_or_default();
         let mounted = info.image_filesystems.first().and_then(|it| it.fs_id.as_ref()).map(|it| it.mountpoint.clone());
-        let images = mounted.map(PathBuf::from).filter(|it| it.exists());
-        let of_images = images.as_deref().and_then(free);
-        let is_full = |(bytes, _): (u64, u64)| 100_u64.saturating_sub(bytes) > IMAGES_PERCENT.0;
-        if let (Some(path), true) = (&images, of_images.is_some_and(is_full)) {
-            self.remove_images(path, now).await;
-        }
-        let least = self.thresholds;
-        let is_short = |(bytes, inodes): (u64, u64)| bytes < least.disk_percent || inodes < least.inodes_percent;
-        let Some((bytes, inodes)) = free(&self.root).filter(|it| is_short(*it)) else { return };
-        let had_pressure = self.pressure.disk.lock().replace(now).is_some();
-        if let Some(path) = &images {
-            self.remove_images(path, now).await;
-        }
-        // Pods are evicted if the removal of images did not help until the next look.
-        if had_pressure && free(&self.root).is_some_and(is_short) {
-            let resource = if bytes < least.disk_percent { "ephemeral-storage" } else { "inodes" };
-            debug!(resource, bytes, inodes, "Disk is full");
-            self.evict_for_disk(resource).await;
-        }
+        mounted.map(PathBuf::from).filter(|it| it.exists())
     }
 
     /// Records which images are in use.
@@ -283,7 +274,7 @@ impl Shared {
             .collect();
         candidates.sort();
         for (_, id) in candidates {
-            if free(path).is_none_or(|(bytes, _)| 100_u64.saturating_sub(bytes) <= IMAGES_PERCENT.1) {
+            if used_percent(path).is_none_or(|used| used <= IMAGES_PERCENT.1) {
                 return;
             }
             let image = Some(m::ImageSpec { image: id.clone(), ..m::ImageSpec::default() });
@@ -297,15 +288,20 @@ impl Shared {
         }
     }
 
-    async fn evict_for_memory(&self, available: i64) {
+    async fn evict_for_memory(&self, threshold: &Threshold, observed: Observed) {
         let request = m::ListContainerStatsRequest::default();
         let Ok(stats) = self.runtime.list_container_stats(request).await else { return };
         let mut used: HashMap<String, i64> = HashMap::new();
+        let mut by_container: BTreeMap<(String, String), i64> = BTreeMap::new();
         for stats in stats.stats {
-            let uid = stats.attributes.as_ref().and_then(|it| it.labels.get(POD_UID)).cloned().unwrap_or_default();
+            let label =
+                |name: &str| stats.attributes.as_ref().and_then(|it| it.labels.get(name)).cloned().unwrap_or_default();
+            let (uid, container) = (label(POD_UID), label(CONTAINER_NAME));
             let bytes = stats.memory.and_then(|it| it.working_set_bytes).map_or(0, |it| it.value);
-            let sum = used.entry(uid).or_default();
-            *sum = sum.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            let sum = used.entry(uid.clone()).or_default();
+            *sum = sum.saturating_add(bytes);
+            by_container.insert((uid, container), bytes);
         }
         let active = self.active().await;
         let candidate = |(pod, manifest): &(Pod, std::sync::Arc<Value>)| Candidate {
@@ -315,20 +311,26 @@ impl Shared {
             request: requested(manifest, "memory"),
         };
         let Some(chosen) = first(active.iter().map(candidate).collect()) else { return };
-        if let Some((pod, _)) = active.iter().find(|(pod, _)| pod.metadata.uid == chosen.uid) {
-            let (threshold, available) = (quantity(self.thresholds.memory), quantity(available));
-            let mut message = format!(
-                "The node was low on resource: memory. Threshold quantity: {threshold}, available: {available}. "
-            );
-            if chosen.usage > chosen.request {
-                let (usage, request) = (quantity(chosen.usage), quantity(chosen.request));
-                message.push_str(&format!("The pod was using {usage}, request is {request}. "));
+        if let Some((pod, manifest)) = active.iter().find(|(pod, _)| pod.metadata.uid == chosen.uid) {
+            let (least, available) = (quantity(threshold.amount(observed.capacity)), quantity(observed.available));
+            let mut message =
+                format!("The node was low on resource: memory. Threshold quantity: {least}, available: {available}. ");
+            for (_, container) in manifest::containers(manifest).filter(|(kind, _)| *kind != Kind::Ephemeral) {
+                let name = container.text("name");
+                let usage = by_container.get(&(pod.metadata.uid.to_string(), name.to_owned())).copied().unwrap_or(0);
+                let request = amount(container, "requests", "memory").map_or(0, |it| it.value());
+                if usage > request {
+                    let (usage, request) = (quantity(usage), quantity(request));
+                    message.push_str(&format!(
+                        "Container {name} was using {usage}, request is {request}, has larger consumption of memory. "
+                    ));
+                }
             }
-            self.evict(pod, message);
+            self.evict(pod, message, self.eviction_grace(threshold));
         }
     }
 
-    async fn evict_for_disk(&self, resource: &str) {
+    async fn evict_for_disk(&self, threshold: &Threshold) {
         let active = self.active().await;
         let mut candidates = Vec::new();
         for (pod, manifest) in &active {
@@ -343,7 +345,8 @@ impl Shared {
         }
         let Some(chosen) = first(candidates) else { return };
         if let Some((pod, _)) = active.iter().find(|(pod, _)| pod.metadata.uid == chosen.uid) {
-            self.evict(pod, format!("The node was low on resource: {resource}. "));
+            let message = format!("The node was low on resource: {}. ", threshold.signal.resource());
+            self.evict(pod, message, self.eviction_grace(threshold));
         }
     }
 }
@@ -389,19 +392,6 @@ mod tests {
         check(&[modest.clone(), important], Some("important"));
         check(&[modest, candidate("critical", CRITICAL, 99, 0)], Some("modest"));
         check(&[candidate("critical", CRITICAL, 99, 0)], None);
-    }
-
-    #[test]
-    fn thresholds_are_read_from_text() {
-        let read = |text: &str| text.parse::<Thresholds>();
-        assert_eq!(
-            read("memory.available<100Mi,nodefs.available<10%, nodefs.inodesFree<5%"),
-            Ok(Thresholds::default())
-        );
-        assert_eq!(read(""), Ok(Thresholds { memory: 0, disk_percent: 0, inodes_percent: 0 }));
-        for bad in ["memory.available", "memory.available<x", "nodefs.available<1Gi", "nodefs.available<100%", "a<1"] {
-            assert!(read(bad).is_err(), "{bad}");
-        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Noticing changes: the runtime's containers are listed every second, and pods whose containers changed are woken.
 //!
-//! Follows `pleg/generic.go` of Kubernetes' kubelet. Also checks the runtime's health, rotates logs,
-//! and relieves pressure.
+//! Follows `pleg/generic.go` of Kubernetes' kubelet. Also rotates logs and relieves pressure, and beside that checks the
+//! runtime's health.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -22,8 +22,10 @@ use crate::logs::Line;
 
 /// Interval at which containers are listed.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Numbers of lists after which the runtime's health, and log files, disk and memory are checked.
-const HEALTH_EVERY: u32 = 5;
+/// Interval at which the runtime's health is checked, and the time limit for its answer.
+const HEALTH_PERIOD: Duration = Duration::from_secs(5);
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
+/// Number of lists after which log files, disk and memory are checked.
 const ROTATION_EVERY: u32 = 10;
 
 impl Shared {
@@ -32,10 +34,6 @@ impl Shared {
         let mut known: Option<HashMap<String, (i32, Key)>> = None;
         let mut turn = 0_u32;
         loop {
-            if turn.checked_rem(HEALTH_EVERY) == Some(0) {
-                let health = self.ask_health().await;
-                *self.health.lock() = health;
-            }
             if turn.checked_rem(ROTATION_EVERY) == Some(0) {
                 self.rotate_logs().await;
                 self.relieve().await;
@@ -49,6 +47,17 @@ impl Shared {
             }
             turn = turn.wrapping_add(1);
             tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    /// Checks the runtime until the agent ends, beside the lists: those of a runtime that hangs take minutes.
+    pub(super) async fn watch_health(&self) {
+        loop {
+            let answer = tokio::time::timeout(HEALTH_TIMEOUT, self.ask_health()).await;
+            let limit = HEALTH_TIMEOUT.as_secs();
+            let silent = || Err(format!("container runtime is down: it did not answer within {limit} seconds"));
+            *self.health.lock() = answer.unwrap_or_else(|_| silent());
+            tokio::time::sleep(HEALTH_PERIOD).await;
         }
     }
 

@@ -11,6 +11,7 @@ use tracing::debug;
 
 use super::actions::{self, Place};
 use super::configs::{self, ContainerParts};
+use super::devices::cdi;
 use super::images::{Waiting, WantedImage, shown};
 use super::manifest::{self, Kind, texts};
 use super::snapshot::{Snapshot, time};
@@ -37,6 +38,9 @@ impl Turn<'_> {
         work: &mut Work,
     ) {
         let Some((_, container)) = manifest::find(self.manifest, name) else { return };
+        // Kubernetes: a runtime that has lost its containers, such as after a reboot, does not know how often they ran. Their
+        // log files do.
+        let attempt = if snapshot.newest(name).is_none() { attempt.max(self.next_log(name)) } else { attempt };
         if let Some(ended) = ended
             && self.backs_off(kind, container, ended, work)
         {
@@ -218,25 +222,49 @@ impl Turn<'_> {
         }
         let target = container.text("targetContainerName");
         let target = snapshot.newest(target).filter(|_| kind == Kind::Ephemeral).map(|run| run.status.id.as_str());
-        let expand_all = |field: &str| texts(container, &[field]).iter().map(|it| variables.expand(it)).collect();
+        let expand_all =
+            |field: &str| -> Vec<String> { texts(container, &[field]).iter().map(|it| variables.expand(it)).collect() };
         let qos = matching::resources::qos_class(&pod.spec);
         let of_pod = self.manifest.get("spec").unwrap_or(&Value::Null);
         let is_critical = self.manifest.i64_at(&["spec", "priority"]).is_some_and(|it| it >= CRITICAL);
+        let devices = shared.devices.of_container(&pod.metadata.uid, container);
+        let (command, args) = (expand_all("command"), expand_all("args"));
+        let mut envs = variables.into_entries();
+        let (mut cdi_devices, mut nodes) = (Vec::new(), Vec::new());
+        if cdi::is_left_to_caller(&shared.runtime_name, &shared.runtime_version) && !devices.is_empty() {
+            let directories = cdi::DIRECTORIES.map(PathBuf::from);
+            let edits = cdi::edits(&directories, &devices)?;
+            envs.extend(edits.envs);
+            mounts.extend(edits.mounts);
+            nodes = edits.devices;
+        } else {
+            cdi_devices = devices.into_iter().map(|name| m::CdiDevice { name }).collect();
+        }
         let parts = ContainerParts {
             attempt,
             image: if image.id.is_empty() { container.text("image").to_owned() } else { image.id.clone() },
-            command: expand_all("command"),
-            args: expand_all("args"),
+            command,
+            args,
             mounts,
             resources: resources::of_container(container, of_pod, qos, is_critical, shared.facts.memory),
             security: configs::security(pod, self.manifest, container, target),
-            envs: variables.into_entries(),
-            devices: shared.devices.of_container(&pod.metadata.uid, container),
+            envs,
+            devices: nodes,
+            cdi_devices,
         };
         if !container.list("volumeDevices").is_empty() {
             return Err("block devices are not supported by this node agent".to_owned());
         }
         Ok(configs::container(pod, kind, container, parts))
+    }
+
+    /// The number after that of a container's last log file.
+    fn next_log(&self, name: &str) -> u32 {
+        let metadata = &self.pod.metadata;
+        let logs = self.shared.log_directory(&metadata.namespace, &metadata.name, &metadata.uid).join(name);
+        let files = std::fs::read_dir(logs).into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let number = |file: std::ffi::OsString| file.to_str()?.strip_suffix(".log")?.parse::<u32>().ok();
+        files.filter_map(number).max().map_or(0, |last| last.saturating_add(1))
     }
 
     /// The file in which a run of a container leaves its message.

@@ -44,7 +44,9 @@ impl Shared {
     /// The grace period of a pod in seconds: that of its deletion, or its own.
     pub(super) fn grace(&self, pod: &Pod, manifest: &Value) -> i64 {
         let own = manifest.i64_at(&["spec", "terminationGracePeriodSeconds"]).unwrap_or(GRACE);
-        pod.metadata.deletion_grace_period_seconds.unwrap_or(own)
+        let given = pod.metadata.deletion_grace_period_seconds.unwrap_or(own);
+        let limit = self.ending(&pod.metadata.uid).and_then(|it| it.grace);
+        limit.map_or(given, |limit| given.min(limit))
     }
 
     /// Begins or continues the termination of a pod.
@@ -228,7 +230,7 @@ impl Shared {
             state.probes.retain(&[]);
         }
         self.images.forget(uid);
-        self.forget_eviction(uid);
+        self.forget_ending(uid);
         self.devices.release(uid).await;
         let snapshot = match self.look(uid).await {
             Ok(snapshot) => snapshot,

@@ -350,6 +350,9 @@ impl Turn<'_> {
         let attempts =
             snapshot.sandboxes.iter().filter_map(|it| it.metadata.as_ref()).map(|it| it.attempt.saturating_add(1));
         let config = self.sandbox_config(attempts.max().unwrap_or(0));
+        for message in shared.dns.of_pod(self.pod, self.manifest).1 {
+            shared.events.pod(self.pod, Warning, "DNSConfigForming", &message);
+        }
         let failed = |why: String| {
             shared.events.pod(
                 self.pod,

@@ -50,12 +50,13 @@ pub(super) struct State {
 }
 
 impl Member {
-    pub(super) fn new(name: &str, number: usize, client: Client) -> Self {
+    /// A node of the fleet. Without a recorder, it starts one with its first event.
+    pub(super) fn new(name: &str, number: usize, client: Client, recorder: Option<Recorder>) -> Self {
         Self {
             name: name.into(),
             number,
             client,
-            recorder: OnceLock::new(),
+            recorder: recorder.map_or_else(OnceLock::new, OnceLock::from),
             gone: AtomicBool::new(false),
             faults: Mutex::default(),
             lease: Mutex::default(),
@@ -116,7 +117,7 @@ impl Member {
 
     /// Recorder of the node's events. Most nodes need none.
     pub(super) fn recorder(&self) -> &Recorder {
-        self.recorder.get_or_init(|| Recorder::start(&self.client, "kubelet", &self.name))
+        self.recorder.get_or_init(|| Recorder::of_node(&self.client, &self.name))
     }
 
     pub(super) fn known_lease(&self) -> Option<Lease> {

@@ -17,18 +17,19 @@ use tracing::{debug, info};
 
 use super::Inner;
 use super::member::{Member, address_of};
+use super::shutdown;
 use crate::admission::{self, Judgment, Rejection};
 use crate::container_events;
 use crate::containers::pressure;
 use crate::deadline;
 use crate::pod_status::{self, Addresses};
 use crate::preemption;
-use crate::runtime::{Observation, Runtime, Stopping};
+use crate::runtime::{Ending, Observation, Runtime, Stopping};
 use crate::static_pods;
 use crate::volumes::{self, NotMounted};
 
 /// Reason of pods that are ended for the sake of the node.
-const EVICTED: &str = "Evicted";
+pub(crate) const EVICTED: &str = "Evicted";
 /// A pod that starts sooner than this gets one status, not two.
 const WORTH_TELLING: Duration = Duration::from_secs(1);
 /// Delay before a node without an address is checked again.
@@ -136,10 +137,16 @@ impl<R: Runtime> Inner<R> {
             member.state().release(&pod.metadata.uid);
             return Ok(None);
         }
-        if let Some(message) = self.runtime.eviction(&pod.metadata.uid) {
-            return self.evict(&pod, &member, &message).await;
+        if let Some(ending) = self.runtime.ending(&pod.metadata.uid) {
+            return self.end_by_node(&pod, &member, &ending).await;
         }
         let is_admitted = member.state().admitted.contains_key(&pod.metadata.uid);
+        if !is_admitted && self.runtime.is_shutting_down() {
+            let (reason, message) = shutdown::REFUSAL;
+            member.warn(&pod, reason, message);
+            self.write_status(&pod, &member, &pod_status::rejection(&pod, reason, message, now)).await?;
+            return Ok(None);
+        }
         let refusal = pressure::refusal(&pod, self.runtime.pressure(), i64::from(pod.spec.priority.unwrap_or(0)));
         if let Some(message) = refusal.filter(|_| !is_admitted) {
             member.warn(&pod, EVICTED, &message);
@@ -254,18 +261,22 @@ impl<R: Runtime> Inner<R> {
     }
 
     /// Ends a pod for the sake of the node.
-    async fn evict(&self, pod: &Pod, member: &Member, message: &str) -> Result<Option<Duration>, Error> {
+    async fn end_by_node(&self, pod: &Pod, member: &Member, ending: &Ending) -> Result<Option<Duration>, Error> {
         let now = self.clock.now();
         if member.state().ending.insert(pod.metadata.uid.clone()) {
-            member.warn(pod, EVICTED, message);
+            // Kubernetes: a shutdown has no event of its own.
+            if ending.reason == EVICTED {
+                member.warn(pod, EVICTED, &ending.message);
+            }
             self.write_status(pod, member, &pod_status::expiring(pod, now)).await?;
         }
         match self.runtime.stop(pod, now).await {
             Stopping::Wait(wait) => Ok(Some(wait)),
             Stopping::Never => Ok(None),
             Stopping::Ended(seen) => {
-                info!(pod = %pod.metadata.name, node = %member.name, "Evicted pod");
-                self.write_status(pod, member, &pod_status::evicted(pod, &seen, message, now)).await?;
+                info!(pod = %pod.metadata.name, node = %member.name, reason = ending.reason, "Ended pod");
+                let patch = pod_status::ended_by_node(pod, &seen, ending.reason, &ending.message, now);
+                self.write_status(pod, member, &patch).await?;
                 Ok(None)
             }
         }

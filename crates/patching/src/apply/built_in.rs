@@ -37,6 +37,10 @@ impl<'a> BuiltIn<'a> {
 impl Versions for BuiltIn<'_> {
     fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
         let (resource, version) = self.served(api_version)?;
+        // Kubernetes: a write through one group of events drops the managers of the other group.
+        if resource.group != self.resource.group {
+            return None;
+        }
         resource.object_type(version).map(Shape::of_type)
     }
 

@@ -14,6 +14,9 @@ fn unprocessable(message: String) -> Error {
 const OPERATIONS_MAX: usize = 10_000;
 /// Copies may make the document longer by at most this many bytes: each could double it.
 const COPIED_BYTES_MAX: usize = 3 << 20;
+/// Entries of all lists and maps that the operations go through. An operation at the start of a list moves all others, so
+/// that 10,000 of them on a list of 300,000 numbers, in 1 MB, would take ten seconds.
+const ENTRIES_MAX: usize = 50_000_000;
 
 /// Applies the operations in order.
 ///
@@ -47,9 +50,18 @@ pub fn apply(document: &Value, patch: &[u8]) -> Result<Value> {
     }
     let mut result = document.clone();
     let nothing = Object::new();
-    let mut copied_bytes = 0;
+    let (mut copied_bytes, mut entries) = (0, 0_usize);
     for operation in &operations {
-        step(&mut result, operation.as_object().unwrap_or(&nothing), &mut copied_bytes)?;
+        let operation = operation.as_object().unwrap_or(&nothing);
+        for path in ["from", "path"].into_iter().filter_map(|field| operation.get(field)?.as_str()) {
+            entries = entries.saturating_add(entries_on(&mut result, path));
+        }
+        if entries > ENTRIES_MAX {
+            return Err(Error::TooLarge(format!(
+                "The operations of the JSON patch go through more than {ENTRIES_MAX} entries of lists and maps"
+            )));
+        }
+        step(&mut result, operation, &mut copied_bytes)?;
     }
     // A stored object must be readable again.
     if is_deeper(&result, json::MAX_DEPTH) {
@@ -116,6 +128,24 @@ fn parent<'a>(document: &'a mut Value, path: &str) -> Option<(&'a mut Value, Str
         current = child(current, &step)?;
     }
     matches!(current, Value::Object(_) | Value::Array(_)).then_some((current, last))
+}
+
+/// Number of entries of the lists and maps that a path leads through.
+fn entries_on(document: &mut Value, path: &str) -> usize {
+    let mut current = document;
+    let mut entries = 0_usize;
+    for step in path.split('/').skip(1) {
+        entries = entries.saturating_add(match current {
+            Value::Object(fields) => fields.len(),
+            Value::Array(items) => items.len(),
+            _ => 0,
+        });
+        match child(current, &unescape(step)) {
+            Some(inner) => current = inner,
+            None => break,
+        }
+    }
+    entries
 }
 
 fn unescape(step: &str) -> String {

@@ -4,11 +4,13 @@
 //! `$deleteFromPrimitiveList/…`.
 
 mod order;
+mod places;
 
 use api::json::{self, Edited, Object, Value};
 use api::types::{Field, Kind, Type};
 
 use self::order::normalize;
+use self::places::Places;
 use super::{Error, Result};
 
 const DIRECTIVE: &str = "$patch";
@@ -213,11 +215,13 @@ fn merge_lists(original: Vec<Value>, patch: Vec<Value>, meta: Meta, is_delete_li
         merged = merge_items(kept.clone(), &items, meta)?;
         (original_order, patch_order) = (kept, items);
     } else if is_delete_list {
-        return Ok(original.into_iter().filter(|item| !patch.contains(item)).collect());
+        let deleted = Places::of(&patch, "");
+        return Ok(original.into_iter().filter(|item| deleted.get(item).is_none()).collect());
     } else {
         let mut both = original.clone();
+        let mut known = Places::of(&original, "");
         for item in &patch {
-            if !both.contains(item) {
+            if known.add(item, both.len()) {
                 both.push(item.clone());
             }
         }
@@ -243,13 +247,13 @@ fn element_kind(original: &[Value], patch: &[Value]) -> Result<&'static str> {
 /// Applies `$patch` in items; returns the rest of both lists.
 fn apply_directives(mut original: Vec<Value>, patch: Vec<Value>, key: &str) -> Result<(Vec<Value>, Vec<Value>)> {
     let mut items = Vec::with_capacity(patch.len());
-    let mut replaces = false;
+    let (mut replaces, mut deleted) = (false, Vec::new());
     for item in patch {
         match item.get(DIRECTIVE).map(|directive| directive.as_str().unwrap_or_default().to_owned()).as_deref() {
             None => items.push(item),
             Some("delete") => {
                 let Some(value) = item.get(key) else { return Err(no_merge_key(&item, key)) };
-                original.retain(|it| it.get(key) != Some(value));
+                deleted.push(value.clone());
             }
             Some("replace") => replaces = true,
             Some("merge") => return Err(failed("merging lists cannot yet be specified in the patch")),
@@ -258,18 +262,26 @@ fn apply_directives(mut original: Vec<Value>, patch: Vec<Value>, key: &str) -> R
             }
         }
     }
+    let deleted = Places::of(&deleted, "");
+    original.retain(|item| item.get(key).is_none_or(|value| deleted.get(value).is_none()));
     Ok(if replaces { (items, Vec::new()) } else { (original, items) })
 }
 
 fn merge_items(mut original: Vec<Value>, patch: &[Value], meta: Meta) -> Result<Vec<Value>> {
+    let mut places = Places::of(&original, meta.merge_key);
     for item in patch {
-        let Some(value) = item.get(meta.merge_key) else { return Err(no_merge_key(item, meta.merge_key)) };
-        let found = original.iter_mut().find(|it| it.get(meta.merge_key) == Some(value));
+        if item.get(meta.merge_key).is_none() {
+            return Err(no_merge_key(item, meta.merge_key));
+        }
+        let found = places.get(item).and_then(|place| original.get_mut(place));
         match (found, item) {
             (Some(Value::Object(fields)), Value::Object(patch)) => {
                 *fields = merge_map(std::mem::take(fields), patch.clone(), meta.schema)?;
             }
-            _ => original.push(item.clone()),
+            _ => {
+                places.add(item, original.len());
+                original.push(item.clone());
+            }
         }
     }
     Ok(original)

@@ -3,11 +3,13 @@
 //! Only fields on the wire are added to the document; the normal form adds or removes others as Go does.
 //! Unknown fields are skipped, repeated parts of a message are merged, the last of two scalars wins.
 
+use std::cell::Cell;
+
 use super::ProtobufError;
 use super::wire::{Tag, Wire};
 use crate::base64;
 use crate::duration::Duration;
-use crate::json::{self, Float, Object, Text, Value};
+use crate::json::{self, ELEMENTS_MAX, Float, Object, Text, Value};
 use crate::time::Timestamp;
 use crate::types::{Field, Kind, Type};
 
@@ -26,9 +28,23 @@ const SECONDS_MAX: i64 = 253_402_300_799;
 /// # Errors
 /// [`ProtobufError`].
 pub fn read(it: &'static Type, message: &[u8]) -> Result<Value> {
-    let mut fields = Object::new();
-    read_message(it, &[], message, &mut fields, 0)?;
+    let (mut fields, left) = (Object::new(), Cell::new(ELEMENTS_MAX));
+    read_message(it, &[], message, &mut fields, Level { depth: 0, left: &left })?;
     Ok(Value::Object(fields))
+}
+
+/// The place of a message in the document.
+#[derive(Clone, Copy)]
+struct Level<'l> {
+    depth: usize,
+    /// Objects that lists may still hold. An empty one takes two bytes here, and a hundred times as many when it is read.
+    left: &'l Cell<usize>,
+}
+
+impl Level<'_> {
+    fn inner(self) -> Self {
+        Self { depth: self.depth.saturating_add(1), ..self }
+    }
 }
 
 /// Reads into `out` the fields of the message `prefix` of a type: `[]` for its own, else an embedded struct.
@@ -37,9 +53,9 @@ fn read_message(
     prefix: &'static [u16],
     message: &[u8],
     out: &mut Object,
-    depth: usize,
+    level: Level<'_>,
 ) -> Result<()> {
-    if depth > DEPTH_MAX {
+    if level.depth > DEPTH_MAX {
         return Err(ProtobufError::malformed("proto: message nested too deep"));
     }
     let mut maps: Vec<(&'static Field, Vec<(Text, Value)>)> = Vec::new();
@@ -48,13 +64,13 @@ fn read_message(
         let is_tag = |number: u16| u32::from(number) == tag.number;
         if let Some(field) = it.fields.iter().find(|field| is_tag(field.number) && field.embedded == prefix) {
             if let Kind::Map(inner) = field.kind {
-                let entry = read_entry(field, *inner, wire.message(tag, field.go_name)?, depth)?;
+                let entry = read_entry(field, *inner, wire.message(tag, field.go_name)?, level)?;
                 match maps.iter_mut().find(|(it, _)| it.name == field.name) {
                     Some((_, entries)) => entries.push(entry),
                     None => maps.push((field, vec![entry])),
                 }
             } else {
-                read_field(field, tag, &mut wire, out, depth)?;
+                read_field(field, tag, &mut wire, out, level)?;
             }
             continue;
         }
@@ -65,7 +81,7 @@ fn read_message(
         match inner {
             Some(inner) => {
                 let message = wire.message(tag, it.name)?;
-                read_message(it, inner, message, out, depth.saturating_add(1))?;
+                read_message(it, inner, message, out, level.inner())?;
             }
             None => wire.skip(tag)?,
         }
@@ -88,42 +104,46 @@ fn distinct(mut entries: Vec<(Text, Value)>) -> Object {
     Object::from_distinct(entries)
 }
 
-fn read_field(field: &'static Field, tag: Tag, wire: &mut Wire<'_>, out: &mut Object, depth: usize) -> Result<()> {
+fn read_field(field: &'static Field, tag: Tag, wire: &mut Wire<'_>, out: &mut Object, level: Level<'_>) -> Result<()> {
     match field.kind {
         Kind::List(inner) if !is_named_list(field.go_type) => {
             let list = out.get_or_insert(field.name, || Value::Array(Vec::new()));
             let Some(items) = list.as_array_mut() else { return Ok(()) };
+            if matches!(inner, Kind::Struct(_)) {
+                let left = level.left.get().checked_sub(1).ok_or(ProtobufError::TooManyElements)?;
+                level.left.set(left);
+            }
             if tag.kind == 2 && matches!(inner, Kind::Bool | Kind::Int32 | Kind::Int64) {
                 let mut packed = Wire::new(wire.delimited()?);
                 while !packed.is_empty() {
                     let item = Tag { kind: 0, ..tag };
-                    items.push(read_value(field, *inner, item, &mut packed, depth)?);
+                    items.push(read_value(field, *inner, item, &mut packed, level)?);
                 }
             } else {
-                items.push(read_value(field, *inner, tag, wire, depth)?);
+                items.push(read_value(field, *inner, tag, wire, level)?);
             }
         }
         Kind::Struct(it) => {
             let message = wire.message(tag, field.go_name)?;
             if let Some(inner) = out.get_or_insert(field.name, Value::object).as_object_mut() {
-                read_message(it, &[], message, inner, depth.saturating_add(1))?;
+                read_message(it, &[], message, inner, level.inner())?;
             }
         }
         kind => {
-            let value = read_value(field, kind, tag, wire, depth)?;
+            let value = read_value(field, kind, tag, wire, level)?;
             out.insert(field.name, value);
         }
     }
     Ok(())
 }
 
-fn read_entry(field: &'static Field, inner: Kind, message: &[u8], depth: usize) -> Result<(Text, Value)> {
+fn read_entry(field: &'static Field, inner: Kind, message: &[u8], level: Level<'_>) -> Result<(Text, Value)> {
     let mut wire = Wire::new(message);
     let (mut key, mut value) = (Text::default(), None);
     while let Some(tag) = wire.tag(field.go_name)? {
         match tag.number {
             1 => key = wire.text(tag, field.go_name)?.into(),
-            2 => value = Some(read_value(field, inner, tag, &mut wire, depth)?),
+            2 => value = Some(read_value(field, inner, tag, &mut wire, level)?),
             _ => wire.skip(tag)?,
         }
     }
@@ -136,7 +156,7 @@ fn read_entry(field: &'static Field, inner: Kind, message: &[u8], depth: usize) 
 }
 
 /// A scalar, an item of a list, or a value of a map.
-fn read_value(field: &'static Field, kind: Kind, tag: Tag, wire: &mut Wire<'_>, depth: usize) -> Result<Value> {
+fn read_value(field: &'static Field, kind: Kind, tag: Tag, wire: &mut Wire<'_>, level: Level<'_>) -> Result<Value> {
     let name = field.go_name;
     match kind {
         Kind::Bool => return Ok((wire.number(tag, name)? != 0).into()),
@@ -152,7 +172,7 @@ fn read_value(field: &'static Field, kind: Kind, tag: Tag, wire: &mut Wire<'_>, 
         _ => {}
     }
     let message = wire.message(tag, name)?;
-    let inner = depth.saturating_add(1);
+    let inner = level.inner();
     match kind {
         Kind::String => Ok(Value::String(String::from_utf8_lossy(message).into())),
         Kind::Bytes => Ok(base64::encode(message).into()),
@@ -289,7 +309,7 @@ fn read_raw(message: &[u8]) -> Result<Value> {
 }
 
 /// A schema or something else: a boolean, a list of schemas, or a list of names.
-fn read_schema_or(kind: Kind, message: &[u8], depth: usize) -> Result<Value> {
+fn read_schema_or(kind: Kind, message: &[u8], level: Level<'_>) -> Result<Value> {
     let Some(it) = crate::types::by_name(SCHEMAS, "JSONSchemaProps") else { return Ok(Value::Null) };
     let (schema_number, other_number) = if matches!(kind, Kind::SchemaOrBool) { (2, 1) } else { (1, 2) };
     let mut schema: Option<Object> = None;
@@ -298,7 +318,7 @@ fn read_schema_or(kind: Kind, message: &[u8], depth: usize) -> Result<Value> {
     while let Some(tag) = wire.tag("JSONSchemaProps")? {
         if tag.number == schema_number {
             let message = wire.message(tag, "Schema")?;
-            read_message(it, &[], message, schema.get_or_insert_default(), depth.saturating_add(1))?;
+            read_message(it, &[], message, schema.get_or_insert_default(), level.inner())?;
         } else if tag.number != other_number {
             wire.skip(tag)?;
         } else if matches!(kind, Kind::SchemaOrBool) {
@@ -306,7 +326,7 @@ fn read_schema_or(kind: Kind, message: &[u8], depth: usize) -> Result<Value> {
         } else if matches!(kind, Kind::SchemaOrList) {
             let mut item = Object::new();
             let message = wire.message(tag, "JSONSchemas")?;
-            read_message(it, &[], message, &mut item, depth.saturating_add(1))?;
+            read_message(it, &[], message, &mut item, level.inner())?;
             others.push(Value::Object(item));
         } else {
             others.push(wire.text(tag, "Property")?.into());

@@ -8,14 +8,25 @@ use telemetry::metrics::{Counter, Family, Histogram, Registry};
 /// Histogram buckets of durations, in seconds.
 const SECONDS: &[f64] = &[0.000_000_5, 0.001, 0.01, 0.1, 1.0];
 
+/// Histogram buckets of compilations, in seconds: those of Kubernetes.
+const COMPILATION_SECONDS: &[f64] = &[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
 /// The metrics of both kinds of policies. Labels are names of policies and bindings, never data of requests.
 pub(crate) struct PolicyMetrics {
     pub(super) validating: Checks,
     pub(super) mutating: Checks,
+    /// Durations of compilations, one for each policy.
+    pub(super) compilations: Arc<Histogram>,
 }
 
 impl PolicyMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
+        let compilations: Arc<Family<Histogram>> = registry.family(
+            "apiserver_cel_compilation_duration_seconds",
+            "[BETA] CEL compilation time in seconds.",
+            &[],
+            COMPILATION_SECONDS,
+        );
         let labels = &["policy", "policy_binding", "error_type", "enforcement_action"];
         let validating = Checks {
             total: registry.family(
@@ -48,7 +59,7 @@ impl PolicyMetrics {
             ),
             has_action: false,
         };
-        Self { validating, mutating }
+        Self { validating, mutating, compilations: compilations.with(&[]) }
     }
 }
 

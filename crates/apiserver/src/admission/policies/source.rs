@@ -6,6 +6,7 @@
 use locks::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use api::json::Value;
 use cel_kubernetes::environments::admission::Compiler;
@@ -101,7 +102,12 @@ impl<B> Source<B> {
             return compiled;
         }
         let Some(compiler) = self.cluster.meaning().policies() else { return compiled };
-        let policies = read(&self.policies, &compiled.policies, |policy| (self.compile)(policy, compiler));
+        let policies = read(&self.policies, &compiled.policies, |policy| {
+            let started = Instant::now();
+            let compiled = (self.compile)(policy, compiler);
+            self.cluster.policy_metrics().compilations.observe_duration(started.elapsed());
+            compiled
+        });
         let bindings = read(&self.bindings, &compiled.bindings, Binding::new);
         let catalog = Catalog::new(values(&policies), values(&bindings));
         let compiled = Arc::new(Compiled { versions, policies, bindings, catalog });

@@ -36,8 +36,8 @@ pub(super) fn construct<'v>(type_name: &str, fields: Vec<(Name, Value<'v>)>) -> 
     if type_name == JSON_PATCH {
         return operation(fields);
     }
-    let fields = fields.into_iter().map(|(name, value)| (name, value.into_owned())).collect();
-    Ok(Value::opaque(ObjectValue { type_name: type_name.into(), fields }))
+    let fields = fields.into_iter().map(|(name, value)| Ok((name, value.into_owned_in_evaluation()?)));
+    Ok(Value::opaque(ObjectValue { type_name: type_name.into(), fields: fields.collect::<Result<_, EvalError>>()? }))
 }
 
 fn operation<'v>(fields: Vec<(Name, Value<'v>)>) -> Result<Value<'v>, EvalError> {
@@ -48,7 +48,7 @@ fn operation<'v>(fields: Vec<(Name, Value<'v>)>) -> Result<Value<'v>, EvalError>
             "path" => &mut operation.path,
             "from" => &mut operation.from,
             _ => {
-                operation.value = Some(value.into_owned());
+                operation.value = Some(value.into_owned_in_evaluation()?);
                 continue;
             }
         };

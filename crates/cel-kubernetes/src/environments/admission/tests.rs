@@ -91,6 +91,20 @@ fn variables_are_evaluated_when_read() {
 }
 
 #[test]
+fn variables_that_double_end() {
+    let chain: Vec<(String, String)> = (0..40)
+        .map(|index| match index {
+            0 => ("v0".to_owned(), "[1, 1]".to_owned()),
+            _ => (format!("v{index}"), format!("[variables.v{before}, variables.v{before}]", before = index - 1)),
+        })
+        .collect();
+    let chain: Vec<(&str, &str)> = chain.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+    assert_eq!(eval(&chain, "variables.v9 == variables.v9"), "true");
+    let refused = eval(&chain, "variables.v39 == variables.v39");
+    assert!(refused.ends_with("fails to evaluate: operation cancelled: value too large"), "{refused}");
+}
+
+#[test]
 fn absent_documents_are_null() {
     assert_eq!(eval(&[], "oldObject == null && params == null && namespaceObject == null"), "true");
     assert_eq!(eval(&[], "params.data"), "no such key: data");

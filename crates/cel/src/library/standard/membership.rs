@@ -33,7 +33,7 @@ pub(super) fn is_in<'v>(operands: &[Value<'v>]) -> Result<Value<'v>, EvalError> 
 /// An element that cannot be compared matters only if no other one is equal.
 pub(in crate::library) fn contains(list: &List<'_>, element: &Value<'_>) -> Result<bool, EvalError> {
     let mut undecided = None;
-    let mut is_equal = |candidate: &Value<'_>| match element.equals(candidate) {
+    let mut is_equal = |candidate: &Value<'_>| match element.equals_in_evaluation(candidate) {
         Ok(equal) => equal,
         // Values that refuse to be compared are not equal.
         Err(error) if error.kind() == ErrorKind::NoSuchOverload => false,

@@ -158,7 +158,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 let found = left.can_equal(right);
                 return Ok(Value::of_verdict(if negated { found.negated() } else { found }));
             }
-            match left.equals(right) {
+            match left.equals_in_evaluation(right) {
                 Ok(equal) => Ok(Value::Bool(equal != negated)),
                 Err(error) if error.kind() == ErrorKind::Undetermined => call::undetermined_is_unknown(error),
                 Err(fatal) if fatal.is_fatal() => Err(fatal),

@@ -84,14 +84,14 @@ impl Definitions {
     }
 }
 
-/// Columns that stay empty because they announce a number and show a text.
-pub(super) fn column_warnings(definition: &Value, environments: &Environments) -> Vec<String> {
+/// Columns that stay empty because they announce a number and show a text: the path of each, and the warning.
+pub(super) fn column_warnings(definition: &Value, environments: &Environments) -> Vec<(String, String)> {
     let mut warnings = Vec::new();
     let versions = definition.list_at(&["spec", "versions"]);
-    for version in versions {
+    for (version_index, version) in versions.iter().enumerate() {
         let schema = version.at(&["schema", "openAPIV3Schema"]);
         let columns = version.get("additionalPrinterColumns").and_then(Value::as_array).unwrap_or_default();
-        for column in columns {
+        for (column_index, column) in columns.iter().enumerate() {
             let text = |field: &str| column.text(field);
             let kind = text("type");
             let (path, expression) = (text("jsonPath"), text("expression"));
@@ -103,12 +103,14 @@ pub(super) fn column_warnings(definition: &Value, environments: &Environments) -
                 None => false,
             };
             if matches!(kind, "integer" | "number") && is_text {
-                warnings.push(format!(
+                let path = format!("spec.versions[{version_index}].additionalPrinterColumns[{column_index}].type");
+                let message = format!(
                     "column \"{}\" of version {} has type {kind}, but {} is a string: its cells stay empty",
                     text("name"),
                     version.text("name"),
-                    if expression.is_empty() { path } else { expression },
-                ));
+                    if expression.is_empty() { text("jsonPath") } else { expression },
+                );
+                warnings.push((path, message));
             }
         }
     }

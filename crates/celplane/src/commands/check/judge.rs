@@ -68,7 +68,7 @@ pub(super) struct ObjectReport {
     /// Errors.
     pub(super) findings: Vec<Finding>,
     /// Warnings of the server.
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
     /// Expressions and their estimated costs.
     pub(super) costs: Vec<(Position, String, Cost)>,
     /// Policies that could not be evaluated, and why.
@@ -80,6 +80,17 @@ pub(super) struct ObjectReport {
 }
 
 impl ObjectReport {
+    /// Adds warnings, each at the field that it begins with, as in `spec.externalIPs is deprecated …`.
+    fn warn(&mut self, messages: impl IntoIterator<Item = String>, find: &dyn Fn(&str) -> Position) {
+        let of_object = self.position;
+        let warning = |message: String| {
+            let field = message.split(' ').next().unwrap_or_default().trim_end_matches(':');
+            let position = if field.contains(['.', '[']) { find(field) } else { of_object };
+            Warning { position, message }
+        };
+        self.warnings.extend(messages.into_iter().map(warning));
+    }
+
     /// Makes an error of an object that could not be validated as a whole.
     pub(super) fn refuse_doubts(&mut self) {
         let position = self.position;
@@ -88,6 +99,15 @@ impl ObjectReport {
             self.findings.push(Finding { position, path: String::new(), reason: "NotValidated", message });
         }
     }
+}
+
+/// A warning.
+#[derive(Debug)]
+pub(super) struct Warning {
+    /// Position of the field; of the object if the warning concerns it as a whole.
+    pub(super) position: Position,
+    /// Text of the warning.
+    pub(super) message: String,
 }
 
 /// An error at a field.
@@ -232,7 +252,8 @@ impl Judge {
                 self.admit(&value, row, &create, &shown, &find, &mut report);
                 add_mismatches(taken, &find, &mut report);
                 if kind == "CustomResourceDefinition" {
-                    report.warnings.extend(column_warnings(&manifest.value, &self.environments));
+                    let at = |(path, message): (String, String)| Warning { position: find(&path), message };
+                    report.warnings.extend(column_warnings(&manifest.value, &self.environments).into_iter().map(at));
                 }
             }
             (None, Found::Meaning(meaning, plural, is_namespaced)) => {
@@ -283,7 +304,7 @@ impl Judge {
         let mut admitted = create(document);
         if let Err(Refused::Invalid { errors, .. }) = &admitted {
             let hints = registry::hints::of_errors(document, errors, self.features, &self.environments);
-            report.warnings.extend(hints.into_iter().map(|(field, hint)| format!("{field}: {hint}")));
+            report.warn(hints.into_iter().map(|(field, hint)| format!("{field}: {hint}")), find);
         }
         let Some(policies) = &self.policies else { return admit(admitted, find, report) };
         let base = match &admitted {
@@ -363,7 +384,7 @@ fn add_verdict(verdict: Verdict, find: &dyn Fn(&str) -> Position, report: &mut O
     for (reason, message) in verdict.denials {
         report.findings.push(Finding { position: find(""), path: String::new(), reason, message });
     }
-    report.warnings.extend(verdict.warnings);
+    report.warn(verdict.warnings, find);
     report.unevaluated.extend(verdict.unknown);
 }
 
@@ -410,7 +431,7 @@ fn add_mismatches(taken: Vec<Mismatch>, find: &dyn Fn(&str) -> Position, report:
         finding.path.is_empty() || !taken.iter().any(concerns)
     });
     if taken.iter().any(|it| it.is_bool_for_text) {
-        report.warnings.push(manifests::BOOLEANS.to_owned());
+        report.warn([manifests::BOOLEANS.to_owned()], find);
     }
     report.findings.extend(taken.into_iter().map(|it| Finding {
         position: find(&it.path),
@@ -429,7 +450,7 @@ fn admit(admitted: Result<Accepted, Refused>, find: &dyn Fn(&str) -> Position, r
     match admitted {
         Ok(accepted) => {
             accepted.strict_errors.into_iter().for_each(&mut plain);
-            report.warnings.extend(accepted.warnings);
+            report.warn(accepted.warnings, find);
         }
         Err(Refused::Invalid { errors, strict_errors, .. }) => {
             strict_errors.into_iter().for_each(&mut plain);
@@ -438,7 +459,7 @@ fn admit(admitted: Result<Accepted, Refused>, find: &dyn Fn(&str) -> Position, r
         Err(other) => plain(other.to_string()),
     }
     let hint = report.findings.iter().find_map(|finding| manifests::hint(&finding.message));
-    report.warnings.extend(hint.map(ToOwned::to_owned));
+    report.warn(hint.map(ToOwned::to_owned), find);
 }
 
 /// The path as Kubernetes prints it: columns of a definition with one version stand without the version.

@@ -42,7 +42,8 @@ fn case(report: &FileReport, object: &ObjectReport, out: &mut dyn Write) -> std:
         writeln!(out, "      <failure type=\"{kind}\" message=\"{message}\">{place}</failure>")?;
     }
     if !object.warnings.is_empty() {
-        writeln!(out, "      <system-out>{}</system-out>", escaped(&object.warnings.join("\n")))?;
+        let warnings: Vec<&str> = object.warnings.iter().map(|it| it.message.as_str()).collect();
+        writeln!(out, "      <system-out>{}</system-out>", escaped(&warnings.join("\n")))?;
     }
     writeln!(out, "    </testcase>")
 }

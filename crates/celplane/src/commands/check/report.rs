@@ -30,8 +30,8 @@ pub(super) fn text(
                 writeln!(out, "{place}: {}: {path}{}", style.bad(&object.title), finding.message)?;
             }
             for warning in &object.warnings {
-                let place = place(&report.name, object.position);
-                writeln!(out, "{place}: {}: {} {warning}", object.title, style.warning("warning:"))?;
+                let place = place(&report.name, warning.position);
+                writeln!(out, "{place}: {}: {} {}", object.title, style.warning("warning:"), warning.message)?;
             }
             for why in &object.unevaluated {
                 let place = place(&report.name, object.position);
@@ -136,9 +136,10 @@ fn file(report: &FileReport) -> Value {
                 .iter()
                 .map(|(position, path, search)| json!({"line": position.line, "path": path, "search": search}))
                 .collect();
+            let warnings: Vec<&str> = object.warnings.iter().map(|it| it.message.as_str()).collect();
             json!({
                 "object": object.title, "line": object.position.line, "accepted": errors.is_empty(),
-                "gatedFieldsOnly": object.is_partial, "errors": errors, "warnings": object.warnings, "costs": costs,
+                "gatedFieldsOnly": object.is_partial, "errors": errors, "warnings": warnings, "costs": costs,
                 "searches": searches, "notEvaluated": object.unevaluated,
             })
         })
@@ -158,8 +159,8 @@ pub(super) fn sarif(reports: &[FileReport], out: &mut dyn Write) -> std::io::Res
                 results.push(result(&report.name, it.position, it.reason, "error", &message));
             }
             for warning in &object.warnings {
-                let message = format!("{}: {warning}", object.title);
-                results.push(result(&report.name, object.position, "Warning", "warning", &message));
+                let message = format!("{}: {}", object.title, warning.message);
+                results.push(result(&report.name, warning.position, "Warning", "warning", &message));
             }
         }
         if let Some((position, error)) = &report.unreadable {

@@ -48,8 +48,14 @@ const LOG_OPTIONS: [&str; 6] = ["previous", "timestamps", "tailLines", "limitByt
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Serves until the process ends. `registry` has the agent's own metrics.
-pub fn serve(listener: TcpListener, access: Access, node: String, agent: Shared, registry: Arc<Registry>) {
-    let server = Arc::new(Server { access, node, agent, registry });
+pub fn serve(
+    listener: TcpListener,
+    access: impl Into<Arc<Access>>,
+    node: String,
+    agent: Shared,
+    registry: Arc<Registry>,
+) {
+    let server = Arc::new(Server { access: access.into(), node, agent, registry });
     let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     tokio::spawn(async move {
         loop {
@@ -69,7 +75,7 @@ pub fn serve(listener: TcpListener, access: Access, node: String, agent: Shared,
 }
 
 struct Server {
-    access: Access,
+    access: Arc<Access>,
     node: String,
     agent: Shared,
     registry: Arc<Registry>,
@@ -77,7 +83,7 @@ struct Server {
 
 impl Server {
     async fn converse(self: Arc<Self>, stream: TcpStream) {
-        let stream = match tokio::time::timeout(HEAD_TIMEOUT, self.access.tls.accept(stream)).await {
+        let stream = match tokio::time::timeout(HEAD_TIMEOUT, self.access.tls().accept(stream)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => return debug!(err = %chain(&error), "Connection ended"),
             Err(_) => return,

@@ -22,6 +22,23 @@ const CNI_DIRECTORIES: [&str; 4] = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexe
 /// Directories of programs beside those of the caller's `PATH`: not every user has the administrator's.
 const PROGRAM_DIRECTORIES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
+/// Directories of a pod network that is not the default one.
+#[derive(Debug, Clone, Default)]
+pub struct CniDirectories {
+    /// Network configurations; by default a directory below containerd's own.
+    pub configurations: Option<PathBuf>,
+    /// Plugins; by default those of the distribution.
+    pub plugins: Option<PathBuf>,
+}
+
+impl CniDirectories {
+    /// The directory of network configurations of a containerd in `directory`.
+    #[must_use]
+    pub fn configurations(&self, directory: &Path) -> PathBuf {
+        self.configurations.clone().unwrap_or_else(|| directory.join("cni"))
+    }
+}
+
 /// A containerd that this process started.
 pub struct Containerd {
     child: Child,
@@ -44,10 +61,16 @@ pub fn plugins() -> Option<PathBuf> {
 
 /// Programs and plugins that are missing, each with the Debian package that has it.
 #[must_use]
-pub fn missing() -> Vec<(&'static str, &'static str)> {
-    let programs = [("containerd", "containerd"), ("runc", "runc"), ("iptables", "iptables")];
+pub fn missing(own_plugins: Option<&Path>) -> Vec<(&'static str, &'static str)> {
+    let programs = [
+        ("containerd", "containerd"),
+        ("runc", "runc"),
+        ("iptables", "iptables"),
+        ("nft", "nftables"),
+        ("conntrack", "conntrack"),
+    ];
     let mut missing: Vec<_> = programs.into_iter().filter(|(name, _)| program(name).is_none()).collect();
-    if plugins().is_none() {
+    if own_plugins.is_none() && plugins().is_none() {
         missing.push(("the CNI plugins bridge, host-local and portmap", "containernetworking-plugins"));
     }
     missing
@@ -58,22 +81,22 @@ impl Containerd {
     ///
     /// # Errors
     /// Programs that are missing, files that cannot be written, or a containerd that ends.
-    pub async fn start(directory: &Path) -> Result<Self> {
+    pub async fn start(directory: &Path, cni: &CniDirectories) -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             bail!("containers need root: run this as root, or without `--runtime containerd` for simulated nodes");
         }
-        let missing = missing();
+        let missing = missing(cni.plugins.as_deref());
         if !missing.is_empty() {
             let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
             let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
             bail!("missing: {}; on Debian: apt-get install {}", names.join(", "), packages.join(" "));
         }
         let directory = std::path::absolute(directory)?;
-        let network = directory.join("cni");
+        let network = std::path::absolute(cni.configurations(&directory))?;
         std::fs::create_dir_all(&network).with_context(|| format!("cannot create `{}`", network.display()))?;
-        std::fs::write(network.join("10-celplane.conflist"), network_configuration(&directory))?;
+        let plugins = cni.plugins.clone().or_else(plugins).unwrap_or_default();
         let file = directory.join("config.toml");
-        std::fs::write(&file, configuration(&directory, &plugins().unwrap_or_default()))?;
+        std::fs::write(&file, configuration(&directory, &network, &std::path::absolute(&plugins)?))?;
         let log = File::create(directory.join("containerd.log"))?;
         let program = program("containerd").context("containerd is missing")?;
         let mut path = std::env::var_os("PATH").unwrap_or_default();
@@ -139,8 +162,8 @@ fn socket(directory: &Path) -> PathBuf {
 }
 
 /// The configuration of containerd, in the form that versions 1.6 to 2 read.
-fn configuration(directory: &Path, plugins: &Path) -> String {
-    let (directory, plugins) = (directory.display(), plugins.display());
+fn configuration(directory: &Path, network: &Path, plugins: &Path) -> String {
+    let (directory, network, plugins) = (directory.display(), network.display(), plugins.display());
     // Without CAP_SYS_RESOURCE the score of the pause container cannot be lowered, and every sandbox would fail.
     format!(
         r#"version = 2
@@ -159,26 +182,11 @@ state = "{directory}/state"
     runtime_type = "io.containerd.runc.v2"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{plugins}"
-    conf_dir = "{directory}/cni"
+    conf_dir = "{network}"
   [plugins."io.containerd.grpc.v1.cri".registry]
     config_path = "{directory}/registries"
 "#
     )
-}
-
-/// A bridge for the pods of this machine.
-fn network_configuration(directory: &Path) -> String {
-    let ipam = api::json!({
-        "type": "host-local", "dataDir": (directory.join("addresses").display().to_string()),
-        "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}],
-    });
-    api::json::to_string(&api::json!({
-        "cniVersion": "0.4.0", "name": "celplane",
-        "plugins": [
-            {"type": "bridge", "bridge": "celplane0", "isGateway": true, "ipMasq": true, "hairpinMode": true, "ipam": ipam},
-            {"type": "portmap", "capabilities": {"portMappings": true}},
-        ],
-    }))
 }
 
 #[cfg(test)]
@@ -187,13 +195,14 @@ mod tests {
 
     #[test]
     fn everything_is_in_the_directory() {
-        let text = configuration(Path::new("/data/containerd"), Path::new("/usr/lib/cni"));
+        let text =
+            configuration(Path::new("/data/containerd"), Path::new("/data/containerd/cni"), Path::new("/usr/lib/cni"));
         for line in
             ["root = \"/data/containerd/root\"", "conf_dir = \"/data/containerd/cni\"", "bin_dir = \"/usr/lib/cni\""]
         {
             assert!(text.contains(line), "{line}");
         }
-        let network = api::json::parse(network_configuration(Path::new("/data")).as_bytes()).unwrap();
-        assert_eq!(network.str_at(&["name"]), Some("celplane"));
+        let cni = CniDirectories { configurations: Some("/etc/cni/net.d".into()), plugins: None };
+        assert_eq!(cni.configurations(Path::new("/data")), Path::new("/etc/cni/net.d"));
     }
 }

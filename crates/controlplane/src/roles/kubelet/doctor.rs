@@ -84,7 +84,7 @@ impl Doctor {
     /// Performs all checks.
     pub async fn checks(&self) -> Vec<Check> {
         let mut checks =
-            vec![user(rustix::process::geteuid().is_root()), self.cgroups(), programs(&containerd::missing())];
+            vec![user(rustix::process::geteuid().is_root()), self.cgroups(), programs(&containerd::missing(None))];
         checks.push(plugins(containerd::plugins().as_deref()));
         checks.push(self.runtime().await);
         checks.extend([self.overlay(), self.forwarding(), self.bridge_filter(), self.swap(), self.scores()]);
@@ -192,8 +192,8 @@ impl Doctor {
             _ => Check::bad(
                 "bridge filter",
                 Verdict::Warning,
-                "packets between pods of this machine pass no iptables rules",
-                "modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1 (a service proxy needs it)",
+                "packets between pods of this machine pass no rules: they reach no Service whose pod is on the same machine",
+                "modprobe br_netfilter; sysctl -w net.bridge.bridge-nf-call-iptables=1, and add both to /etc/modules-load.d and /etc/sysctl.d",
             ),
         }
     }
@@ -272,7 +272,7 @@ fn user(is_root: bool) -> Check {
 fn programs(missing: &[(&'static str, &'static str)]) -> Check {
     let missing: Vec<_> = missing.iter().filter(|(_, package)| *package != "containernetworking-plugins").collect();
     if missing.is_empty() {
-        return Check::good("programs", "containerd, runc and iptables are installed");
+        return Check::good("programs", "containerd, runc, iptables, nft and conntrack are installed");
     }
     let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();

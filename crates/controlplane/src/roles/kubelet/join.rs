@@ -14,7 +14,7 @@ use apiserver::certificates::{node_request, pins};
 use client::Client;
 use client::kubeconfig::{Kubeconfig, User};
 use client::resources::Resource;
-use controllers::bootstrap_signer;
+use controllers::identity::bootstrap_signer;
 use tokio::time::Instant;
 
 use super::NAME;
@@ -22,8 +22,8 @@ use super::NAME;
 const REQUESTS: Resource =
     Resource::new("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest");
 const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
-const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
+pub(super) const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+pub(super) const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";
 /// The pause between two looks at a certificate request.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -190,7 +190,7 @@ impl Cluster {
 }
 
 /// Creates a certificate request and waits until it is signed.
-async fn request(
+pub(super) async fn request(
     client: &Client,
     node: &str,
     addresses: &[IpAddr],

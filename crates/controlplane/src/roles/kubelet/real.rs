@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use super::NAME;
 use super::machine::Machine;
+use super::pod_network::PodNetwork;
 use super::static_pods::StaticPods;
 use crate::roles::Role;
 
@@ -72,6 +73,8 @@ pub struct RealNode {
     pub endpoint: SocketAddr,
     /// Amounts of memory and disk below which pods are evicted.
     pub thresholds: Thresholds,
+    /// The default pod network, if the runtime has no other.
+    pub pod_network: Option<PodNetwork>,
 }
 
 impl RealNode {
@@ -81,6 +84,13 @@ impl RealNode {
         let shared = Shared::default();
         let known = shared.clone();
         let role = Role::start(NAME, features, move |setting| async move {
+            let followed = client.clone();
+            let (name, ended, pod_network) = (self.name.clone(), setting.shutdown.clone(), self.pod_network.clone());
+            let network = tokio::spawn(async move {
+                if let Some(pod_network) = pod_network {
+                    pod_network.follow(&followed, &name, &ended).await;
+                }
+            });
             let machine = Machine::read(&self.root);
             let containers = self.connect(&client, &machine).await?;
             let mut document = self.node;
@@ -115,6 +125,7 @@ impl RealNode {
             setting.health.add("informers", move || watched.health());
             let shutdown = setting.shutdown;
             fleet.run(async move { shutdown.requested().await }).await;
+            network.abort();
             Ok(())
         });
         (role, shared)
@@ -145,7 +156,7 @@ impl RealNode {
                 address: self.endpoint.ip().to_string(),
                 memory: machine.memory,
                 cpu_milli: machine.cpu_milli,
-                thresholds: self.thresholds,
+                thresholds: self.thresholds.clone(),
                 clock: client.clock().clone(),
             })
         };

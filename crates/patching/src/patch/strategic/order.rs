@@ -5,6 +5,7 @@
 
 use api::json::{Object, Value};
 
+use super::places::Places;
 use super::{DIRECTIVE, ELEMENT_ORDER, Meta, Schema, failed, merge_lists, no_merge_key, without_directives};
 use crate::patch::{Error, Result};
 
@@ -94,14 +95,6 @@ fn same(left: &Value, right: &Value, merge_key: &str) -> Result<bool> {
     Ok(key(left)? == key(right)?)
 }
 
-fn position(items: &[Value], item: &Value, merge_key: &str) -> Option<usize> {
-    if merge_key.is_empty() {
-        return items.iter().position(|it| it == item);
-    }
-    let value = item.get(merge_key)?;
-    items.iter().position(|it| it.get(merge_key) == Some(value))
-}
-
 /// Splits a list into the items that `by` names and the others.
 pub(super) fn partition(list: Vec<Value>, by: &[Value], merge_key: &str) -> Result<(Vec<Value>, Vec<Value>)> {
     if !merge_key.is_empty()
@@ -109,7 +102,8 @@ pub(super) fn partition(list: Vec<Value>, by: &[Value], merge_key: &str) -> Resu
     {
         return Err(no_merge_key(item, merge_key));
     }
-    Ok(list.into_iter().partition(|item| position(by, item, merge_key).is_some()))
+    let by = Places::of(by, merge_key);
+    Ok(list.into_iter().partition(|item| by.get(item).is_some()))
 }
 
 /// Merges both parts of a list, in order.
@@ -127,12 +121,13 @@ pub(super) fn normalize(
             }
         }
     }
-    let sort = |mut items: Vec<Value>, order: &[Value]| {
-        items.sort_by_key(|item| position(order, item, merge_key).unwrap_or(usize::MAX));
+    let sort = |mut items: Vec<Value>, order: &Places<'_>| {
+        items.sort_by_cached_key(|item| order.get(item).unwrap_or(usize::MAX));
         items
     };
-    let mut left = sort(server_only, server_order).into_iter().peekable();
-    let mut right = sort(patch, patch_order).into_iter().peekable();
+    let (patch_order, server_order) = (Places::of(patch_order, merge_key), Places::of(server_order, merge_key));
+    let mut left = sort(server_only, &server_order).into_iter().peekable();
+    let mut right = sort(patch, &patch_order).into_iter().peekable();
     let mut all = Vec::with_capacity(left.len().saturating_add(right.len()));
     loop {
         let server_first = match (left.peek(), right.peek()) {
@@ -140,7 +135,7 @@ pub(super) fn normalize(
             (Some(_), None) => true,
             (None, Some(_)) => false,
             (Some(left), Some(right)) => {
-                let places = (position(server_order, left, merge_key), position(server_order, right, merge_key));
+                let places = (server_order.get(left), server_order.get(right));
                 matches!(places, (Some(left), Some(right)) if left < right)
             }
         };

@@ -97,7 +97,8 @@ fn combine(stats: &[m::ContainerStats], known: &[m::Container]) -> Vec<Container
             id: attributes.id,
         }
     };
-    let mut all: Vec<ContainerUse> = stats.iter().map(one).collect();
+    // Containers that have ended have no sample. Their zeros would hide the usage of pods with init containers.
+    let mut all: Vec<ContainerUse> = stats.iter().map(one).filter(|it| it.at != 0).collect();
     all.sort_by(|left, right| {
         (&left.namespace, &left.pod, &left.name, left.created).cmp(&(
             &right.namespace,
@@ -352,6 +353,11 @@ mod tests {
         let meminfo = "MemTotal: 1000 kB\nMemFree: 300 kB\nMemAvailable: 600 kB\nInactive(file): 200 kB\n";
         let machine = MachineUse::parse(stat, meminfo);
         NodeUse { containers: combine(&stats, &[known]), machine, now: 3_000_000_000 }
+    }
+
+    #[test]
+    fn ended_containers_are_left_out() {
+        assert_eq!(combine(&[m::ContainerStats::default()], &[]).len(), 0);
     }
 
     #[test]

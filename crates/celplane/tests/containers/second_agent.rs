@@ -1,0 +1,75 @@
+//! A node agent in a process of its own, with real containers: `celplane kubelet` beside `celplane up`.
+
+use std::time::{Duration, Instant};
+
+use super::machine::Machine;
+
+/// The last node by name.
+const NODE: &str = "zz-second";
+
+/// A container that computes all the time, and an autoscaler that adds a second one.
+const BUSY: &str = r#"
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: busy}
+spec:
+  selector: {matchLabels: {app: busy}}
+  template:
+    metadata: {labels: {app: busy}}
+    spec:
+      nodeName: zz-second
+      terminationGracePeriodSeconds: 1
+      containers:
+      - {name: c, image: "registry.local/busybox:1", command: [sh, -c, "while :; do :; done"], resources: {requests: {cpu: 20m}, limits: {cpu: 100m}}}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: busy}
+spec:
+  scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: busy}
+  maxReplicas: 2
+  metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]
+"#;
+
+/// Starts the agent, on the runtime of the first one: each agent has only the pods of its own node.
+pub(super) fn start(machine: &mut Machine) {
+    machine.start_agent(NODE, 10251);
+    machine.wait(&format!("node/{NODE}"), "condition=Ready");
+    // Only pods that name the node are for it.
+    machine.kubectl(&["cordon", NODE]);
+    machine.apply(BUSY);
+    machine.wait("deployment/busy", "condition=Available");
+}
+
+/// The usage of both nodes and of the second one's pods is shown, and the autoscaler uses it. The agent of the second node is read over its secured port.
+pub(super) fn usage_is_measured(machine: &Machine) {
+    // Nodes are read every 15 seconds, and usage is the difference of two samples.
+    let begun = Instant::now();
+    let shown = loop {
+        let pods = machine.try_kubectl(&["top", "pods", "--no-headers"], "");
+        let text = String::from_utf8_lossy(&pods.stdout).into_owned();
+        if text.contains("busy") && text.contains("web-") {
+            break text;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(90), "{text}{}", String::from_utf8_lossy(&pods.stderr));
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    let busy: Vec<&str> = shown.lines().find(|line| line.starts_with("busy")).unwrap().split_whitespace().collect();
+    let millicores: u32 = busy[1].trim_end_matches('m').parse().unwrap();
+    assert!(millicores >= 20, "a container that computes all the time uses {}", busy[1]);
+    let nodes = machine.kubectl(&["top", "nodes", "--no-headers"]);
+    assert!(nodes.lines().count() == 2 && nodes.contains(NODE), "{nodes}");
+    machine.wait("deployment/busy", "jsonpath={.spec.replicas}=2");
+    // A user without permission reads nothing from the agent.
+    let path = format!("/api/v1/nodes/{NODE}/proxy/metrics/resource");
+    assert!(machine.kubectl(&["get", "--raw", &path]).contains("container_cpu_usage_seconds_total"));
+    let refused = machine.try_kubectl(&["--as", "nobody", "get", "--raw", &path], "");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("Forbidden"));
+}
+
+/// Ends the agent and removes its node.
+pub(super) fn end(machine: &mut Machine) {
+    machine.kubectl(&["delete", "hpa/busy", "deployment/busy", "--cascade=foreground", "--wait"]);
+    machine.end_agent();
+    machine.kubectl(&["delete", "node", NODE]);
+}

@@ -1,0 +1,231 @@
+//! The cluster's DNS server as a role, and the objects by which pods find it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use api::core::v1::Node;
+use api::discovery::v1::EndpointSlice;
+use api::features::Features;
+use api::json::Value;
+use api::well_known::NAMESPACE_SYSTEM;
+use client::objects::Selection;
+use client::resources::Served as _;
+use client::{Client, Informer, Resource};
+use dns::Sockets;
+use proxy::network::Network;
+use telemetry::logs::chain;
+use tracing::warn;
+
+use super::{Role, Setting};
+
+/// Name in metrics and logs.
+pub const NAME: &str = "dns";
+/// User of the server in the process of the API server.
+pub const IDENTITY: &str = "system:celplane:dns";
+/// Its role and binding.
+const ROLE: &str = "celplane:dns";
+/// The port of DNS.
+pub const PORT: u16 = 53;
+/// The Service, under the name that Kubernetes' tools look for.
+const SERVICE: &str = "kube-dns";
+/// The EndpointSlice with the address of the server.
+const SLICE: &str = "kube-dns-celplane";
+/// Distance of the Service's address from that of the API server's Service: 10.96.0.1 and 10.96.0.10, as in kubeadm.
+const ADDRESS_DISTANCE: u32 = 9;
+
+const SERVICES: Resource = Resource::new("", "v1", "services", "Service");
+const CLUSTER_ROLES: Resource = Resource::new("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole");
+const CLUSTER_ROLE_BINDINGS: Resource =
+    Resource::new("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding");
+
+/// Settings of the server.
+#[derive(Debug)]
+pub struct Settings {
+    /// The port.
+    pub sockets: Sockets,
+    /// The cluster's domain.
+    pub cluster_domain: String,
+    /// File with the servers for names outside of the domain.
+    pub resolv_conf: PathBuf,
+}
+
+/// Takes the port of a DNS server.
+///
+/// # Errors
+/// The port cannot be used.
+pub fn bind(address: SocketAddr) -> Result<Sockets> {
+    Sockets::bind(address).with_context(|| format!("cannot listen on {address} for DNS"))
+}
+
+/// Starts the server. `client` may list and watch Services, EndpointSlices and Namespaces.
+#[must_use]
+pub fn start(client: Client, settings: Settings) -> Role {
+    Role::start(NAME, Features::default(), move |setting| run(client, settings, setting))
+}
+
+/// Settings of the server on the default pod network of a machine.
+#[derive(Debug)]
+pub struct MachineSettings {
+    /// Publishes the address of the server, and reads the Node.
+    pub admin: Client,
+    /// The machine's Node.
+    pub node: String,
+    /// The cluster's domain.
+    pub cluster_domain: String,
+    /// File with the servers for names outside of the domain.
+    pub resolv_conf: PathBuf,
+}
+
+/// Starts the server of a machine. It listens on the address of the pods' bridge, once the Node has its `podCIDR`: the bridge exists only
+/// on the machine, so that the server is not reachable from outside.
+#[must_use]
+pub fn start_on_machine(client: Client, settings: MachineSettings) -> Role {
+    Role::start(NAME, Features::default(), move |setting| async move {
+        let MachineSettings { admin, node, cluster_domain, resolv_conf } = settings;
+        let gateway = tokio::select! {
+            () = setting.shutdown.requested() => return Ok(()),
+            gateway = gateway_of(&admin, &node) => gateway,
+        };
+        let sockets = bind(SocketAddr::from((gateway, PORT)))?;
+        publish_address(&admin, sockets.address()).await?;
+        run(client, Settings { sockets, cluster_domain, resolv_conf }, setting).await
+    })
+}
+
+async fn run(client: Client, settings: Settings, setting: Setting) -> Result<()> {
+    let Settings { sockets, cluster_domain, resolv_conf } = settings;
+    client.publish_connections(&setting.registry);
+    let options = dns::Options {
+        client,
+        sockets,
+        cluster_domain,
+        resolv_conf,
+        registry: setting.registry,
+        health: setting.health,
+        shutdown: setting.shutdown,
+    };
+    Ok(dns::run(options).await?)
+}
+
+/// The address of the pods' bridge on a node, once its network is allocated.
+async fn gateway_of(client: &Client, node: &str) -> Ipv4Addr {
+    let own = Selection { fields: format!("metadata.name={node}"), ..Selection::default() };
+    let nodes = Informer::<Node>::start(client, own);
+    let mut changes = nodes.changes();
+    loop {
+        let (_, change) = changes.next().await;
+        let network: Option<Network> = change.newest().spec.pod_cidr.parse().ok();
+        if let Some(gateway) = network.and_then(Network::gateway) {
+            return gateway;
+        }
+    }
+}
+
+/// Creates the permissions of the server and its Service. Returns the address of the Service, if it has one.
+///
+/// # Errors
+/// Objects that the API server rejects.
+pub(crate) async fn ensure_service(client: &Client) -> Result<Option<IpAddr>> {
+    for (resource, object) in permissions() {
+        create(client, resource, "", &object).await.context("cannot create the permissions of the DNS server")?;
+    }
+    let service = find_or_create_service(client).await.context("cannot create the Service of the DNS server")?;
+    Ok(service.text_at(&["spec", "clusterIP"]).parse().ok())
+}
+
+/// Creates the EndpointSlice of the Service with the address on which the server listens. A Service with pods of its own is left alone.
+///
+/// # Errors
+/// Objects that the API server rejects.
+async fn publish_address(client: &Client, listening: SocketAddr) -> Result<()> {
+    let service = find_or_create_service(client).await.context("cannot create the Service of the DNS server")?;
+    let slices = client.documents(EndpointSlice::RESOURCE);
+    if service.object_at(&["spec", "selector"]).is_some_and(|selector| selector.iter().next().is_some()) {
+        match slices.delete(NAMESPACE_SYSTEM, SLICE, &Default::default()).await {
+            Err(error) if !error.is_not_found() => return Err(error).context("cannot delete the old address of DNS"),
+            _ => return Ok(()),
+        }
+    }
+    let wanted = slice(listening);
+    match slices.create(NAMESPACE_SYSTEM, &wanted).await {
+        Err(error) if error.is_already_exists() => {
+            let updated = slices.update(NAMESPACE_SYSTEM, SLICE, &wanted).await;
+            updated.context("cannot update the address of the DNS server")?;
+        }
+        created => drop(created.context("cannot create the address of the DNS server")?),
+    }
+    Ok(())
+}
+
+fn permissions() -> [(Resource, Value); 2] {
+    let verbs = || api::json!(["list", "watch"]);
+    let role = api::json!({
+        "metadata": {"name": ROLE},
+        "rules": [
+            {"apiGroups": [""], "resources": ["namespaces", "services"], "verbs": (verbs())},
+            {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": (verbs())},
+        ],
+    });
+    let binding = api::json!({
+        "metadata": {"name": ROLE},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ROLE},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": IDENTITY}],
+    });
+    [(CLUSTER_ROLES, role), (CLUSTER_ROLE_BINDINGS, binding)]
+}
+
+/// Creates an object, unless it exists.
+async fn create(client: &Client, resource: Resource, namespace: &str, object: &Value) -> Result<(), client::Error> {
+    match client.documents(resource).create(namespace, object).await {
+        Err(error) if !error.is_already_exists() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The Service; created with the tenth address of the service network, or with another one if that is taken.
+async fn find_or_create_service(client: &Client) -> Result<Value, client::Error> {
+    let services = client.documents(SERVICES);
+    match services.get(NAMESPACE_SYSTEM, SERVICE).await {
+        Err(error) if error.is_not_found() => {}
+        found => return found,
+    }
+    let api_server = services.get("default", "kubernetes").await?;
+    let address: Option<Ipv4Addr> = api_server.text_at(&["spec", "clusterIP"]).parse().ok();
+    let address = address.and_then(|it| it.to_bits().checked_add(ADDRESS_DISTANCE)).map(Ipv4Addr::from_bits);
+    let address = address.map(|it| it.to_string()).unwrap_or_default();
+    match services.create(NAMESPACE_SYSTEM, &service(&address)).await {
+        Err(error) if !address.is_empty() && !error.is_already_exists() => {
+            warn!(address, err = %chain(&error), "Could not use the default address for the DNS Service");
+            services.create(NAMESPACE_SYSTEM, &service("")).await
+        }
+        created => created,
+    }
+}
+
+fn service(address: &str) -> Value {
+    let mut service = api::json!({
+        "metadata": {"name": SERVICE, "labels": {"k8s-app": SERVICE, "kubernetes.io/name": "CoreDNS"}},
+        "spec": {"ports": [
+            {"name": "dns", "port": (i64::from(PORT)), "protocol": "UDP"},
+            {"name": "dns-tcp", "port": (i64::from(PORT)), "protocol": "TCP"},
+        ]},
+    });
+    if let Some(spec) = service.get_mut("spec").and_then(Value::as_object_mut).filter(|_| !address.is_empty()) {
+        spec.insert("clusterIP", address);
+    }
+    service
+}
+
+fn slice(listening: SocketAddr) -> Value {
+    let port = i64::from(listening.port());
+    let family = if listening.is_ipv4() { "IPv4" } else { "IPv6" };
+    api::json!({
+        "metadata": {"name": SLICE, "labels": {
+            "kubernetes.io/service-name": SERVICE, "endpointslice.kubernetes.io/managed-by": "celplane",
+        }},
+        "addressType": family,
+        "endpoints": [{"addresses": [(listening.ip().to_string())], "conditions": {"ready": true}}],
+        "ports": [{"name": "dns", "port": port, "protocol": "UDP"}, {"name": "dns-tcp", "port": port, "protocol": "TCP"}],
+    })
+}

@@ -1,0 +1,175 @@
+//! Transactions that the kernel accepts: those of differences lead to the same table as a replacement.
+
+use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use api::json::Value;
+use client::Key;
+use proxy::decide::NodeFacts;
+use proxy::endpoint::Slice;
+use proxy::nft::{NodePortAddresses, Settings, Table};
+use proxy::service::Service;
+use proxy::state::State;
+use proxy::table::KernelTable;
+use proxy::topology::NodeTopology;
+
+/// Set in the process that runs in a namespace of its own.
+const INSIDE: &str = "CELPLANE_TEST_INSIDE_NAMESPACE";
+
+/// Runs a test of this binary again in a new network namespace. Returns whether this is the process inside.
+fn is_inside(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let can = |program: &str, arguments: &[&str]| {
+        Command::new(program)
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .is_ok_and(|it| it.success())
+    };
+    let is_possible =
+        rustix::process::geteuid().is_root() && can("unshare", &["-n", "true"]) && can("nft", &["--version"]);
+    if !is_possible {
+        let is_required = std::env::var("CELPLANE_REQUIRE_CONTAINERS").as_deref() == Ok("1");
+        assert!(!is_required, "nft in a network namespace is required");
+        eprintln!("skipped: needs root, unshare and nft");
+        return false;
+    }
+    let own = std::env::current_exe().unwrap();
+    let status =
+        Command::new("unshare").arg("-n").arg(own).args(["--exact", test, "--nocapture"]).env(INSIDE, "1").status();
+    assert!(status.unwrap().success());
+    false
+}
+
+fn settings(table: &str) -> Settings {
+    Settings {
+        table: table.parse().unwrap(),
+        masquerade_all: false,
+        pod_masquerade: Some(("10.244.0.0/24".parse().unwrap(), "10.244.0.0/16".parse().unwrap())),
+        node_port_addresses: NodePortAddresses::Some(vec!["192.168.77.1".parse().unwrap()]),
+        service_networks: vec!["10.96.0.0/12".parse().unwrap()],
+    }
+}
+
+fn node() -> NodeFacts {
+    NodeFacts {
+        topology: NodeTopology { name: "here".to_owned(), zone: String::new() },
+        address: "192.168.77.1".parse().unwrap(),
+        pod_network: "10.244.0.0/16".parse().ok(),
+        masquerade_mark: 1 << 14,
+    }
+}
+
+fn service(name: &str, spec: Value) -> Option<Arc<Service>> {
+    let status = api::json!({"loadBalancer": {"ingress": [{"ip": "198.51.100.1"}]}});
+    let object = api::json!({"metadata": {"namespace": "a", "name": name}, "spec": spec, "status": status});
+    Some(Arc::new(Service::read(&object).unwrap()))
+}
+
+fn slice(name: &str, endpoints: &[(u8, &str)]) -> Arc<Slice> {
+    let endpoints: Vec<Value> = endpoints
+        .iter()
+        .map(|(last, node)| api::json!({"addresses": [(format!("10.244.0.{last}"))], "nodeName": (*node)}))
+        .collect();
+    let port = |name: &str, protocol: &str| api::json!({"name": name, "protocol": protocol, "port": 8080_i64});
+    let object = api::json!({
+        "metadata": {"namespace": "a", "labels": {"kubernetes.io/service-name": name}}, "addressType": "IPv4", "endpoints": endpoints,
+        "ports": [(port("", "TCP")), (port("dns", "UDP")), (port("sig", "SCTP"))],
+    });
+    Arc::new(Slice::read(&object, "here").unwrap())
+}
+
+/// The table as a set of statements: neither the order of objects nor that of elements counts. Stale chains are empty.
+fn listed(table: &Table) -> BTreeSet<String> {
+    let output = Command::new("nft").args(["list", "table", "ip", &table.to_string()]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (mut found, mut block) = (BTreeSet::new(), String::new());
+    for line in text.lines().map(str::trim).filter(|it| !it.is_empty() && !it.starts_with("table")) {
+        if let Some(name) = line.strip_suffix('{').filter(|it| !it.contains('=')) {
+            block = name.trim().to_owned();
+            if !block.contains('/') {
+                found.insert(block.clone());
+            }
+        } else {
+            found.extend(
+                line.split(['{', '}', ','])
+                    .map(|it| format!("{block}: {}", it.trim()))
+                    .filter(|it| !it.ends_with(": ")),
+            );
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn kernel_accepts_differences() {
+    if !is_inside("kernel::kernel_accepts_differences") {
+        return;
+    }
+    let (mut state, mut table) = (State::new(node()), KernelTable::default());
+    let (own, other) = (settings("incremental"), settings("replaced"));
+    let mut known: std::collections::BTreeMap<&str, Arc<Slice>> = Default::default();
+    table.replace(&own, &node(), &state.ledger.rule_set()).await.unwrap();
+    let port = |name: &str, protocol: &str| api::json!({"name": name, "protocol": protocol, "port": 80_i64, "nodePort": 30080_i64});
+    let everything = |affinity: &str, seconds: i64, policy: &str| {
+        api::json!({
+            "clusterIP": "10.96.0.7", "type": "LoadBalancer", "externalIPs": ["192.0.2.1"], "sessionAffinity": affinity,
+            "sessionAffinityConfig": {"clientIP": {"timeoutSeconds": seconds}}, "externalTrafficPolicy": policy, "internalTrafficPolicy": policy,
+            "loadBalancerSourceRanges": ["203.0.113.0/24"], "ports": [(port("", "TCP")), (port("dns", "UDP")), (port("sig", "SCTP"))],
+        })
+    };
+    let plain =
+        |address: &str| api::json!({"clusterIP": address, "externalIPs": ["192.0.2.1"], "ports": [{"port": 80_i64}]});
+    type Step<'a> = (&'a str, Option<Option<Arc<Service>>>, Option<&'a [(u8, &'a str)]>);
+    let local: &[(u8, &str)] = &[(1, "here"), (2, "there")];
+    let steps: Vec<Step<'_>> = vec![
+        ("a", Some(service("a", plain("10.96.0.1"))), None),
+        ("a", None, Some(&[(1, "here")])),
+        ("b", Some(service("b", everything("None", 10, "Cluster"))), Some(local)),
+        ("b", Some(service("b", everything("ClientIP", 10, "Cluster"))), None),
+        ("b", Some(service("b", everything("ClientIP", 20, "Local"))), None),
+        ("b", None, Some(&[(2, "there")])),
+        ("a", None, Some(&[(1, "here"), (3, "here"), (4, "there")])),
+        ("b", None, Some(local)),
+        ("b", Some(service("b", everything("None", 10, "Local"))), None),
+        ("b", Some(None), None),
+        ("b", Some(service("b", everything("ClientIP", 10, "Local"))), None),
+        ("a", None, Some(&[])),
+        ("a", Some(None), None),
+        ("b", None, Some(&[])),
+    ];
+    for (number, (name, changed, endpoints)) in steps.into_iter().enumerate() {
+        if let Some(changed) = changed {
+            state.set_service(&Key::new("a", name), changed);
+        }
+        if let Some(endpoints) = endpoints {
+            let new = slice(name, endpoints);
+            let old = known.insert(name, new.clone());
+            state.set_slice(&name.into(), old.as_deref(), Some(new));
+        }
+        let _ = state.update();
+        table.update(&own, &state.ledger.difference()).await.unwrap_or_else(|error| panic!("step {number}: {error}"));
+        state.ledger.confirm();
+        KernelTable::default().replace(&other, &node(), &state.ledger.rule_set()).await.unwrap();
+        assert_eq!(listed(&own.table), listed(&other.table), "step {number}");
+        assert!(table.is_intact(&own).await.unwrap(), "step {number}");
+    }
+    // Rules that others change are noticed, and a conflicting transaction fails without effect.
+    let edit = Command::new("nft").args(["add", "rule", "ip", "incremental", "services", "drop"]).status().unwrap();
+    assert!(edit.success() && !table.is_intact(&own).await.unwrap());
+    table.replace(&own, &node(), &state.ledger.rule_set()).await.unwrap();
+    assert!(table.is_intact(&own).await.unwrap());
+    assert!(Command::new("nft").args(["flush", "ruleset"]).status().unwrap().success());
+    assert!(!table.is_intact(&own).await.unwrap());
+    state.set_service(&Key::new("a", "c"), service("c", plain("10.96.0.9")));
+    let _ = state.update();
+    assert!(table.update(&own, &state.ledger.difference()).await.is_err());
+    KernelTable::remove(&own.table).await.unwrap();
+    let tables = Command::new("nft").args(["list", "tables"]).output().unwrap();
+    assert_eq!(String::from_utf8(tables.stdout).unwrap(), "");
+}
