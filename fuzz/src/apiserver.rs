@@ -9,7 +9,7 @@ use apiserver::identity::User;
 use apiserver::{Body, Options, Server};
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
-use store::Embedded;
+use store::EmbeddedStore;
 use tokio::runtime::Runtime;
 
 /// Requests of one input are separated by this byte.
@@ -19,21 +19,21 @@ const REQUESTS_MAX: usize = 8;
 /// A server is used for this many inputs, because making one takes much longer than a request; then its store is emptied.
 const INPUTS_PER_SERVER: usize = 200;
 
-struct Running {
+struct RunningServer {
     runtime: Runtime,
     server: Arc<Server>,
     inputs: usize,
 }
 
 thread_local! {
-    static RUNNING: RefCell<Option<Running>> = const { RefCell::new(None) };
+    static RUNNING: RefCell<Option<RunningServer>> = const { RefCell::new(None) };
 }
 
-impl Running {
+impl RunningServer {
     fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let server = runtime.block_on(async {
-            let store = Embedded::in_memory(store::Options::default()).expect("a store");
+            let store = EmbeddedStore::in_memory(store::Options::default()).expect("a store");
             let features = Features::all_proposals().with(Gate::CBORServingAndStorage, true);
             Server::start(Arc::new(store), Options { features, ..Options::without_controllers() })
                 .await
@@ -47,7 +47,7 @@ impl Running {
 /// table.
 pub fn apiserver_request(data: &[u8]) {
     RUNNING.with_borrow_mut(|running| {
-        let mut it = running.take().filter(|it| it.inputs < INPUTS_PER_SERVER).unwrap_or_else(Running::start);
+        let mut it = running.take().filter(|it| it.inputs < INPUTS_PER_SERVER).unwrap_or_else(RunningServer::start);
         it.inputs += 1;
         for text in data.split(|byte| *byte == NEXT).take(REQUESTS_MAX) {
             it.runtime.block_on(request(&it.server, text));

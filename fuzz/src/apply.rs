@@ -7,7 +7,7 @@ use api::structural_schema::Schema;
 use apiserver::resources;
 use patching::apply::managers::Managers;
 use patching::apply::walk::{self, Duplicates};
-use patching::apply::{BuiltIn, Custom, Refusal, Versions, Write, fields_v1};
+use patching::apply::{BuiltIn, CustomResourceKind, Refusal, Versions, Write, fields_v1};
 
 use crate::bytes::{Choices, text};
 
@@ -75,9 +75,13 @@ pub fn apply_patches(data: &[u8]) {
     let (versions, api_version, kind): (Box<dyn Versions>, &str, &str) = match kind {
         0 => {
             let versions = vec![("e.com/v1".to_owned(), Some(schema)), ("e.com/v2".to_owned(), None)];
-            (Box::new(Custom::new("Widget", versions, choices.is_odd(), "")), "e.com/v1", "Widget")
+            (Box::new(CustomResourceKind::new("Widget", versions, choices.is_odd(), "")), "e.com/v1", "Widget")
         }
-        1 => (Box::new(Custom::new("Widget", vec![("e.com/v1".to_owned(), None)], false, "")), "e.com/v1", "Widget"),
+        1 => (
+            Box::new(CustomResourceKind::new("Widget", vec![("e.com/v1".to_owned(), None)], false, "")),
+            "e.com/v1",
+            "Widget",
+        ),
         2 => (built_in("", "configmaps"), "v1", "ConfigMap"),
         3 => (built_in("", "services"), "v1", "Service"),
         _ => (built_in("apps", "deployments"), "apps/v1", "Deployment"),

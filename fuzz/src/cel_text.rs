@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use cel::cost;
-use cel::program::{Activation, Empty, Limits, ListSink, Program};
+use cel::program::{Activation, EmptyActivation, Limits, ListSink, Program};
 use cel::source::Source;
 use cel::syntax::unparse;
 use cel::value::{ErrorKind, Value};
@@ -65,7 +65,7 @@ pub fn cel_evaluate(data: &[u8]) {
     let Ok(program) = Program::new(&typed) else {
         return;
     };
-    evaluate_on(&program, &Empty);
+    evaluate_on(&program, &EmptyActivation);
     let seed = seed.first().copied().unwrap_or_default();
     evaluate_on(&program, &bindings(seed));
 }

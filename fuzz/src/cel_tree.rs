@@ -2,7 +2,7 @@
 
 use cel::checker;
 use cel::cost;
-use cel::program::{Empty, Program};
+use cel::program::{EmptyActivation, Program};
 use cel::source::{Source, Span};
 use cel::syntax::ast::{Ast, Comprehension, ExprId, ExprKind, ListElement, Literal, MapEntry, Name, StructField};
 use cel::syntax::unparse;
@@ -20,7 +20,7 @@ pub fn cel_tree(data: &[u8]) {
     if let Ok(typed) = checker::check(&BASE.env, ast) {
         let _ = cost::estimate(&typed, &cost::NoHints);
         if let Ok(program) = Program::new(&typed) {
-            evaluate_on(&program, &Empty);
+            evaluate_on(&program, &EmptyActivation);
             evaluate_on(&program, &bindings(seed));
         }
     }

@@ -40,7 +40,7 @@ const TOOLS: &[Tool] = &[
 ];
 
 /// Tools that are available to the tests.
-pub(crate) struct Found {
+pub(crate) struct FoundTools {
     /// The search path with `.tools/bin` at its end: the machine's own programs win.
     pub(crate) path: OsString,
     /// For each program that is not here: why, and how to get it.
@@ -48,7 +48,7 @@ pub(crate) struct Found {
 }
 
 /// Finds every tool, fetching what is not on the path.
-pub(crate) fn provide(root: &Path) -> Found {
+pub(crate) fn provide(root: &Path) -> FoundTools {
     let own = root.join(".tools").join("bin");
     let inherited = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&inherited).chain([own.clone()]);
@@ -68,7 +68,7 @@ pub(crate) fn provide(root: &Path) -> Found {
             ));
         }
     }
-    Found { path, missing }
+    FoundTools { path, missing }
 }
 
 /// Tries the tool's sources in order; the reasons of all if none works.

@@ -121,7 +121,9 @@ pub(crate) fn files(root: &Path) -> Result<Vec<File>> {
     modules.insert("partial".to_owned(), "pub(super) mod");
     let modules: String = modules.into_iter().map(|(name, item)| format!("{item} {name};\n")).collect();
     let mut text = format!("{HEADER}//!\n//! All types, and the kinds among them.\n\n{modules}\nuse super::Type;\n\n");
-    text.push_str("/// A struct without fields.\npub(super) static EMPTY: Type = Type { package: \"\", name: \"\", atomic: true, fields: &[] };\n\n");
+    text.push_str(
+        "/// A struct without fields.\npub(super) static EMPTY: Type = Type::new(\"\", \"\", true, &[]);\n\n",
+    );
     writeln!(
         text,
         "/// All types, sorted by package and name.\n#[rustfmt::skip]\npub(super) static ALL: &[&Type] = &[\n{all}];\n"
@@ -219,12 +221,12 @@ fn write_type(out: &mut String, facts: &Facts, name: &str) -> Result<()> {
     let atomic = facts.semantics_of(name, "$self").is_some_and(|it| it.get("map").is_some_and(|map| map == "atomic"));
     writeln!(
         out,
-        "\n#[rustfmt::skip]\npub(super) static {}: Type = Type {{ package: {package:?}, name: {:?}, atomic: {atomic}, fields: &[",
+        "\n#[rustfmt::skip]\npub(super) static {}: Type = Type::new({package:?}, {:?}, {atomic}, &[",
         static_name(name),
         short_name(name)
     )?;
     write_fields(out, facts, name, name, &Embedding::default())?;
-    out.push_str("] };\n");
+    out.push_str("]);\n");
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 //! already; nothing outside of the namespaces is changed.
 
 mod cluster;
+mod devices;
 mod measurements;
 mod refusals;
 mod stories;
@@ -117,6 +118,7 @@ const PARTS: &[Part] = &[
     Part { name: "columns", run: stories::columns },
     Part { name: "no-execute", run: stories::no_execute },
     Part { name: "refusals", run: refusals::play },
+    Part { name: "shared-devices", run: devices::shared },
     Part { name: "race", run: measurements::race },
     Part { name: "load", run: measurements::load },
     Part { name: "webhook-deleted", run: measurements::webhook_deleted },

@@ -32,11 +32,11 @@ impl Stage {
 }
 
 /// The row of a gate.
-pub type Spec = SpecOf<Gate>;
+pub type Spec = GateSpec<Gate>;
 
 /// The row of a gate of some table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpecOf<G: 'static> {
+pub struct GateSpec<G: 'static> {
     /// The gate.
     pub gate: G,
     /// Name of the gate on the command line.
@@ -396,12 +396,12 @@ mod tests {
             gate!(Leaving, kep = 6, deprecated = "1.1", requires = []);
         }
 
-        type Spec = super::super::SpecOf<Gate>;
+        type Spec = super::super::GateSpec<Gate>;
     }
 
     #[test]
     fn a_stage_decides_unless_the_row_does() {
-        let row = |spec: &SpecOf<stages::Gate>| (spec.name, spec.stage.label(), spec.default, spec.locked);
+        let row = |spec: &GateSpec<stages::Gate>| (spec.name, spec.stage.label(), spec.default, spec.locked);
         let rows: Vec<_> = stages::GATES.iter().map(row).collect();
         assert_eq!(
             rows,

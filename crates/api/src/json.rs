@@ -22,7 +22,7 @@ mod write;
 pub(crate) use de::NUMBER_TEXT;
 pub use de::from_value;
 pub use elements::{ELEMENTS_MAX, TOO_MANY_ELEMENTS, has_too_many_elements};
-pub use lookup::{Edited, Lookup};
+pub use lookup::{Lookup, ObjectEditor};
 pub use number::Float;
 pub use object::Object;
 pub(crate) use parse::{COMPLAINT_BYTES_MAX, COMPLAINTS_MAX};
@@ -30,10 +30,10 @@ pub use parse::{
     Document, Duplicate, MAX_DEPTH, SyntaxError, parse, parse_document, parse_prefix, parse_strict, parse_without,
 };
 pub(crate) use scan::plain_length;
-pub use scan::{value_at, value_length};
+pub use scan::{has_more_values, value_at, value_length};
 pub use ser::to_value;
 pub use spans::{Lines, Position, Spans};
-pub use unread::Unread;
+pub use unread::NameFilter;
 pub use write::{to_pretty_string, to_string, write_string, write_value};
 
 /// Short strings live in place, without an allocation.

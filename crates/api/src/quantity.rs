@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::str::FromStr;
 
-use amount::Scaled;
+use amount::ScaledValue;
 use decimal::Decimal;
 
 /// A reason why a text is not a quantity; the messages are Kubernetes'.
@@ -67,13 +67,13 @@ pub struct Quantity {
 
 #[derive(Debug, Clone)]
 enum Amount {
-    Scaled(Scaled),
+    Scaled(ScaledValue),
     Decimal(Box<Decimal>),
 }
 
 impl Default for Amount {
     fn default() -> Self {
-        Amount::Scaled(Scaled::ZERO)
+        Amount::Scaled(ScaledValue::ZERO)
     }
 }
 
@@ -116,7 +116,7 @@ impl Quantity {
     /// `value` × 10^`scale`.
     #[must_use]
     pub fn scaled(value: i64, scale: i32, format: Format) -> Self {
-        Self { amount: Amount::Scaled(Scaled { value, scale }), format, written: None }
+        Self { amount: Amount::Scaled(ScaledValue { value, scale }), format, written: None }
     }
 
     /// The notation.
@@ -229,7 +229,7 @@ impl Quantity {
             self.format = other.format;
         }
         if let (Amount::Scaled(left), Amount::Scaled(right)) = (&mut self.amount, &other.amount)
-            && left.add(Scaled { value: right.value.wrapping_neg(), scale: right.scale })
+            && left.add(ScaledValue { value: right.value.wrapping_neg(), scale: right.scale })
         {
             return;
         }
@@ -264,7 +264,7 @@ impl Quantity {
     #[must_use]
     pub fn cmp_i64(&self, other: i64) -> Ordering {
         match &self.amount {
-            Amount::Scaled(scaled) => scaled.cmp(Scaled { value: other, scale: 0 }),
+            Amount::Scaled(scaled) => scaled.cmp(ScaledValue { value: other, scale: 0 }),
             Amount::Decimal(decimal) => decimal.as_ref().cmp(&Decimal::from_scaled(other, 0)),
         }
     }
@@ -323,7 +323,7 @@ impl FromStr for Quantity {
     }
 }
 
-impl crate::shared::Alike for Quantity {
+impl crate::shared::Shareable for Quantity {
     fn feed<H: std::hash::Hasher>(&self, hasher: &mut H) {
         use std::hash::Hash;
         self.value().hash(hasher);

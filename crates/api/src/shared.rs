@@ -1,7 +1,7 @@
 //! Parts of objects that many objects have in common, kept once.
 //!
 //! The pods of one workload differ in their names and their state, and hardly in anything else. A view can hold the other
-//! fields as a [`Shared`] part: they are read as if they were its own, a change makes a copy first, and a [`Pool`] makes
+//! fields as a [`SharedPart`] part: they are read as if they were its own, a change makes a copy first, and a [`Pool`] makes
 //! parts that are alike one. The pool keeps nothing alive.
 
 mod alike;
@@ -15,37 +15,37 @@ use std::sync::{Arc, Weak};
 
 use crate::hash::Mixer;
 
-pub use alike::Alike;
+pub use alike::Shareable;
 
 /// Number of known parts above which unused ones are removed.
 const SWEEP_MIN: usize = 64;
 
 /// A value that several objects can share.
-pub trait Part: Alike + Clone + Default + PartialEq + Send + Sync + 'static {
+pub trait Part: Shareable + Clone + Default + PartialEq + Send + Sync + 'static {
     /// The part that has nothing in it.
     fn nothing() -> &'static Self;
 }
 
 /// A part that other objects may have, too. Clones are the same part until one of them is changed.
 #[derive(Clone)]
-pub struct Shared<T>(
+pub struct SharedPart<T>(
     /// None if nothing is in it.
     Option<Arc<T>>,
 );
 
-impl<T> Default for Shared<T> {
+impl<T> Default for SharedPart<T> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<T: Part> From<T> for Shared<T> {
+impl<T: Part> From<T> for SharedPart<T> {
     fn from(part: T) -> Self {
         Self((part != *T::nothing()).then(|| Arc::new(part)))
     }
 }
 
-impl<T: Part> Deref for Shared<T> {
+impl<T: Part> Deref for SharedPart<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -56,25 +56,25 @@ impl<T: Part> Deref for Shared<T> {
     }
 }
 
-impl<T: Part> DerefMut for Shared<T> {
+impl<T: Part> DerefMut for SharedPart<T> {
     fn deref_mut(&mut self) -> &mut T {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 }
 
-impl<T: Part> PartialEq for Shared<T> {
+impl<T: Part> PartialEq for SharedPart<T> {
     fn eq(&self, other: &Self) -> bool {
         self.is_same(other) || **self == **other
     }
 }
 
-impl<T: Part + std::fmt::Debug> std::fmt::Debug for Shared<T> {
+impl<T: Part + std::fmt::Debug> std::fmt::Debug for SharedPart<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<T> Shared<T> {
+impl<T> SharedPart<T> {
     /// Whether both are one.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -85,7 +85,7 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T: Part> Alike for Shared<T> {
+impl<T: Part> Shareable for SharedPart<T> {
     fn feed<H: Hasher>(&self, hasher: &mut H) {
         (**self).feed(hasher);
     }
@@ -111,7 +111,7 @@ impl std::fmt::Debug for Pool {
 
 impl Pool {
     /// Replaces the parts of an object by identical ones of earlier objects.
-    pub fn share(&self, object: &mut impl Alike) {
+    pub fn share(&self, object: &mut impl Shareable) {
         object.share(&mut self.0.lock());
     }
 
@@ -137,7 +137,7 @@ impl Default for Parts {
 }
 
 impl Parts {
-    fn share<T: Part>(&mut self, shared: &mut Shared<T>) {
+    fn share<T: Part>(&mut self, shared: &mut SharedPart<T>) {
         let Some(part) = &mut shared.0 else { return };
         let mut hasher = Mixer(self.seed);
         part.feed(&mut hasher);

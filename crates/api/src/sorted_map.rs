@@ -9,7 +9,7 @@ use std::hash::Hasher;
 use std::marker::PhantomData;
 use std::ops::Index;
 
-use crate::shared::{Alike, Parts};
+use crate::shared::{Parts, Shareable};
 
 /// Pairs in the order of their keys.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -217,7 +217,7 @@ impl<K: Borrow<Q>, V, Q: Ord + ?Sized> Index<&Q> for SortedMap<K, V> {
     }
 }
 
-impl<K: Alike, V: Alike> Alike for SortedMap<K, V> {
+impl<K: Shareable, V: Shareable> Shareable for SortedMap<K, V> {
     fn feed<H: Hasher>(&self, hasher: &mut H) {
         hasher.write_usize(self.len());
         for (key, value) in self {

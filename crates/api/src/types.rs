@@ -13,9 +13,9 @@ pub mod protobuf;
 mod table;
 mod unstructured;
 
-pub use decode::{Decoded, Notes, decode, decode_in_place, empty, normalize};
+pub use decode::{DecodedObject, Notes, decode, decode_in_place, empty, normalize};
 pub use descriptions::{Description, FieldDescription, describe};
-pub use given::GivenEmpty;
+pub use given::EmptyPositions;
 pub use internal::internal_form;
 pub use mismatch::{Mismatch, take_mismatches};
 pub use table::partial::partial;
@@ -32,7 +32,14 @@ pub struct Type {
     pub atomic: bool,
     /// All fields that JSON shows, in Go's order.
     pub fields: &'static [Field],
+    /// The fields that are written even if they are not set, as bits by index.
+    required: PresentFields,
+    /// Whether a field has a default that OpenAPI shows.
+    pub has_defaults: bool,
 }
+
+/// Fields of a type as bits by index. Fields beyond the number of bits have none.
+type PresentFields = u128;
 
 /// A field of a struct.
 #[derive(Debug)]
@@ -169,8 +176,18 @@ pub fn kinds() -> &'static [(&'static str, &'static str, &'static str, &'static 
 }
 
 impl Field {
+    /// Whether Go leaves the field out if it is not set.
+    const fn is_left_out_if_missing(&self) -> bool {
+        if self.pointer {
+            return self.omit_empty;
+        }
+        // The zero value of a non-plain field is not null, with the exception of times.
+        let is_null = matches!(self.kind, Kind::Time | Kind::MicroTime | Kind::Any | Kind::SchemaOrList);
+        (self.omit_empty && self.is_plain()) || (self.omit_zero && is_null)
+    }
+
     /// Whether its empty value is one that Go's `omitempty` leaves out.
-    fn is_plain(&self) -> bool {
+    const fn is_plain(&self) -> bool {
         matches!(
             self.kind,
             Kind::Bool
@@ -186,6 +203,24 @@ impl Field {
 }
 
 impl Type {
+    /// A type with these fields. What every decoding needs to know of all fields is found out here, at compile time.
+    #[expect(
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects,
+        reason = "the index is below both limits, and this runs at compile time"
+    )]
+    const fn new(package: &'static str, name: &'static str, atomic: bool, fields: &'static [Field]) -> Self {
+        let (mut required, mut has_defaults, mut index): (PresentFields, _, _) = (0, false, 0);
+        while index < fields.len() {
+            if index < 128 && !fields[index].is_left_out_if_missing() {
+                required |= 1 << index;
+            }
+            has_defaults |= fields[index].default.is_some();
+            index += 1;
+        }
+        Self { package, name, atomic, fields, required, has_defaults }
+    }
+
     /// The field of this JSON name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&'static Field> {

@@ -27,20 +27,20 @@ macro_rules! view {
     };
 }
 
-/// Implements [`Alike`](crate::shared::Alike) by fields.
+/// Implements [`Shareable`](crate::shared::Shareable) by fields.
 macro_rules! alike {
     ($name:ident { $($field:ident)* }) => {
-        impl crate::shared::Alike for $name {
+        impl crate::shared::Shareable for $name {
             fn feed<H: std::hash::Hasher>(&self, hasher: &mut H) {
-                $(crate::shared::Alike::feed(&self.$field, hasher);)*
+                $(crate::shared::Shareable::feed(&self.$field, hasher);)*
             }
 
             fn is_alike(&self, other: &Self) -> bool {
-                $(crate::shared::Alike::is_alike(&self.$field, &other.$field))&&*
+                $(crate::shared::Shareable::is_alike(&self.$field, &other.$field))&&*
             }
 
             fn share(&mut self, parts: &mut crate::shared::Parts) {
-                $(crate::shared::Alike::share(&mut self.$field, parts);)*
+                $(crate::shared::Shareable::share(&mut self.$field, parts);)*
             }
         }
     };
@@ -74,7 +74,7 @@ macro_rules! sharing_view {
         pub struct $name {
             $(pub $own: $own_type,)*
             /// The other fields, which can be read and set without naming it.
-            pub part: crate::shared::Shared<$part>,
+            pub part: crate::shared::SharedPart<$part>,
         }
 
         #[doc = concat!("What many a [`", stringify!($name), "`] has in common with others.")]
@@ -117,7 +117,7 @@ macro_rules! sharing_view {
         const _: () = {
             #[derive(Default, serde::Deserialize)]
             #[serde(default, rename_all = "camelCase")]
-            struct Read {
+            struct ReadView {
                 $($(#[$field_meta])* $field: $type,)*
             }
 
@@ -133,7 +133,7 @@ macro_rules! sharing_view {
 
             impl<'de> serde::Deserialize<'de> for $name {
                 fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                    let read = Read::deserialize(deserializer)?;
+                    let read = ReadView::deserialize(deserializer)?;
                     let part = $part { $($shared: read.$shared,)* };
                     Ok(Self { $($own: read.$own,)* part: part.into() })
                 }

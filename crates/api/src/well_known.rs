@@ -53,6 +53,8 @@ pub const LABEL_CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 pub const ANNOTATION_CONFIG_MIRROR: &str = "kubernetes.io/config.mirror";
 /// The manifest of the last client-side apply.
 pub const ANNOTATION_LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The time of the change that caused the last update of Endpoints or an EndpointSlice.
+pub const ANNOTATION_TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 /// Marks the bookmark after the initial events of a watch.
 pub const ANNOTATION_INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// The order in which a ReplicaSet deletes pods.

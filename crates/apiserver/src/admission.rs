@@ -171,6 +171,11 @@ impl<'a> Attributes<'a> {
         audit::annotate(key, value);
     }
 
+    /// As [`Attributes::annotate`], for a value with parts of the object: events below the level `Request` omit it.
+    pub(crate) fn annotate_contents(&self, key: &str, value: &str) {
+        audit::annotate_contents(key, value);
+    }
+
     /// A refusal in Kubernetes' words; `object` is the one that is admitted.
     pub(crate) fn forbidden(&self, object: &Value, why: &str) -> Box<Failure> {
         let name = if self.name.is_empty() { shown_name(object) } else { self.name };

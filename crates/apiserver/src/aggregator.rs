@@ -46,7 +46,7 @@ const SERIES_MAX: usize = 500;
 
 /// A version of a group that another server serves.
 #[derive(Debug, Clone)]
-pub(crate) struct Remote {
+pub(crate) struct RemoteVersion {
     /// The name of the APIService.
     pub(crate) name: String,
     /// Identifies the APIService among those that had the same name.
@@ -69,7 +69,7 @@ pub(crate) struct Remote {
     pub(crate) documents: Arc<Documents>,
 }
 
-impl Remote {
+impl RemoteVersion {
     /// Reads an APIService; none if it has no service, because this server serves it itself.
     fn new(object: &Value) -> Option<Self> {
         let spec = object.get("spec")?;
@@ -112,7 +112,7 @@ fn available(object: &Value) -> Option<&Value> {
 #[derive(Default)]
 pub(crate) struct Snapshot {
     /// INVARIANT: sorted by group and version.
-    remotes: Vec<Remote>,
+    remotes: Vec<RemoteVersion>,
     /// The older OpenAPI document of everything, for the custom resources that it was made with.
     pub(crate) older_openapi: Mutex<Option<OlderOpenApi>>,
 }
@@ -122,13 +122,13 @@ type OlderOpenApi = (Weak<custom::Snapshot>, Arc<OnceLock<Edition>>);
 
 impl Snapshot {
     /// The server of a group and version.
-    pub(crate) fn find(&self, group: &str, version: &str) -> Option<&Remote> {
-        let key = |it: &Remote| (it.group.as_str(), it.version.as_str()).cmp(&(group, version));
+    pub(crate) fn find(&self, group: &str, version: &str) -> Option<&RemoteVersion> {
+        let key = |it: &RemoteVersion| (it.group.as_str(), it.version.as_str()).cmp(&(group, version));
         self.remotes.get(self.remotes.binary_search_by(key).ok()?)
     }
 
     /// All, by group and version.
-    pub(crate) fn remotes(&self) -> &[Remote] {
+    pub(crate) fn remotes(&self) -> &[RemoteVersion] {
         &self.remotes
     }
 
@@ -297,17 +297,19 @@ impl Aggregator {
         let all = self.services.list(&prefix, None, 0, |_, object| object.contains(b"\"service\":{"));
         let documents = self.documents.read();
         let remote = |object: Value| {
-            let mut remote = Remote::new(&object)?;
+            let mut remote = RemoteVersion::new(&object)?;
             let is_built_in = remote.group.is_empty() || self.config.has_version(&remote.group, &remote.version);
             if let Some(documents) = documents.get(&remote.name).filter(|it| it.uid == remote.uid) {
                 remote.documents = documents.clone();
             }
             (!is_built_in).then_some(remote)
         };
-        let mut remotes: Vec<Remote> = all.objects.iter().filter_map(|(_, object)| remote(object.decode())).collect();
+        let mut remotes: Vec<RemoteVersion> =
+            all.objects.iter().filter_map(|(_, object)| remote(object.decode())).collect();
         drop(documents);
         if let Some(documents) = &self.resource_metrics {
-            let is_it = |it: &Remote| it.group == resource_metrics::GROUP && it.version == resource_metrics::VERSION;
+            let is_it =
+                |it: &RemoteVersion| it.group == resource_metrics::GROUP && it.version == resource_metrics::VERSION;
             match remotes.iter_mut().find(|it| is_it(it)) {
                 Some(remote) if remote.is_simulated => {
                     (remote.is_local, remote.documents) = (true, documents.clone());
@@ -324,7 +326,7 @@ impl Aggregator {
     }
 
     /// The server of a group and version.
-    pub(crate) fn find(&self, group: &str, version: &str) -> Option<Remote> {
+    pub(crate) fn find(&self, group: &str, version: &str) -> Option<RemoteVersion> {
         self.snapshot().find(group, version).cloned()
     }
 
@@ -368,7 +370,7 @@ impl Aggregator {
 mod tests {
     use super::*;
 
-    fn remote(group: &str, version: &str, priorities: (i64, i64)) -> Remote {
+    fn remote(group: &str, version: &str, priorities: (i64, i64)) -> RemoteVersion {
         let object = api::json!({
             "metadata": {"name": (format!("{version}.{group}"))},
             "spec": {
@@ -376,7 +378,7 @@ mod tests {
                 "versionPriority": (priorities.1), "service": {"namespace": "a", "name": "b"}
             }
         });
-        Remote::new(&object).unwrap()
+        RemoteVersion::new(&object).unwrap()
     }
 
     #[test]

@@ -68,7 +68,16 @@ tokio::task_local! {
 
 /// The annotations that admission gives to a request, also while it is handled on another thread.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Annotations(Arc<Mutex<Object>>);
+pub(crate) struct Annotations(Arc<Mutex<AnnotationSets>>);
+
+/// Annotations by key.
+#[derive(Debug, Default)]
+struct AnnotationSets {
+    /// Annotations of events of all levels.
+    plain: Object,
+    /// Annotations with parts of the object, which belong to the levels that show objects.
+    contents: Object,
+}
 
 impl Annotations {
     /// Annotations of the current request; new ones, which are lost, without an audit log.
@@ -83,11 +92,21 @@ impl Annotations {
 }
 
 /// Adds an annotation to the event of the request that is being handled. The first value of a key is kept.
-#[allow(dead_code, reason = "plugins that follow use all of it")]
 pub(crate) fn annotate(key: &str, value: &str) {
+    insert(key, value, |collected| &mut collected.plain);
+}
+
+/// As [`annotate`], for a value with parts of the object. Events below the level `Request` do not contain it: it may be
+/// secret.
+pub(crate) fn annotate_contents(key: &str, value: &str) {
+    insert(key, value, |collected| &mut collected.contents);
+}
+
+fn insert(key: &str, value: &str, into: impl FnOnce(&mut AnnotationSets) -> &mut Object) {
     // An error means that there is no audit log.
     let _ = ANNOTATIONS.try_with(|annotations| {
         let mut annotations = annotations.0.lock();
+        let annotations = into(&mut annotations);
         if !annotations.contains_key(key) {
             annotations.insert(key, value);
         }
@@ -115,7 +134,7 @@ struct Trail {
     /// Whether the end is reported separately.
     is_long_running: bool,
     /// Whether the last event was written.
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// The body of a request.
@@ -143,7 +162,7 @@ impl RequestBody {
 /// Writes an event for a client that disconnects before the response: the requested change may have been made.
 impl Drop for Trail {
     fn drop(&mut self) {
-        if self.is_told {
+        if self.is_reported {
             return;
         }
         let mut status = Object::new();
@@ -165,14 +184,14 @@ pub(crate) async fn follow<T>(
     verb: &str,
     target: Option<&Target>,
     work: Pin<&mut impl Future<Output = T>>,
-) -> (T, Option<Followed>) {
+) -> (T, Option<HandledTrail>) {
     let Some(audit) = audit else { return (work.await, None) };
     let trail = Trail::new(audit, clock, parts, verb, target);
     let annotations = trail.annotations.clone();
     TRAIL
         .scope(RefCell::new(Some(trail)), async {
             let result = annotations.collect(work).await;
-            (result, TRAIL.with(RefCell::take).map(Followed))
+            (result, TRAIL.with(RefCell::take).map(HandledTrail))
         })
         .await
 }
@@ -248,7 +267,7 @@ impl Drop for Completion {
 }
 
 /// The audit trail of a request that has been handled, to which the result is added.
-pub(crate) struct Followed(Trail);
+pub(crate) struct HandledTrail(Trail);
 
 /// Result of a request.
 #[derive(Debug, Default)]
@@ -260,7 +279,7 @@ struct RequestResult {
     decision: Option<authorization::Decision>,
 }
 
-impl Followed {
+impl HandledTrail {
     /// Writes the result of the request. `decide` returns whether the user is authorized.
     pub(crate) async fn answered(
         mut self,
@@ -278,7 +297,7 @@ impl Followed {
         }
         let level = trail.decision.as_ref().map_or(Level::None, |decision| decision.level);
         if level == Level::None {
-            trail.is_told = true;
+            trail.is_reported = true;
             return;
         }
         let user = trail.impersonated.as_ref().or(trail.user.as_ref());
@@ -307,7 +326,7 @@ impl Followed {
         if let Some(line) = trail.line(stage, Some(&ended)) {
             trail.audit.log.write(line).await;
         }
-        trail.is_told = true;
+        trail.is_reported = true;
     }
 }
 
@@ -373,7 +392,7 @@ impl Trail {
             object: None,
             annotations: Annotations::default(),
             is_long_running: false,
-            is_told: false,
+            is_reported: false,
         }
     }
 
@@ -410,7 +429,7 @@ impl Trail {
         }
         event.insert("requestReceivedTimestamp", self.received.as_str());
         event.insert("stageTimestamp", self.clock.now().to_micro_string());
-        let mut annotations = self.annotations.0.lock().clone();
+        let mut annotations = self.annotations(decision.level);
         if let Some(authorized) = ended.and_then(|ended| ended.decision.as_ref()) {
             let decision = if authorized.allowed { "allow" } else { "forbid" };
             annotations.insert("authorization.k8s.io/decision", decision);
@@ -423,6 +442,18 @@ impl Trail {
         let mut line = json::to_string(&Value::Object(event));
         line.push('\n');
         Some(line)
+    }
+
+    /// The annotations of an event of a level.
+    fn annotations(&self, level: Level) -> Object {
+        let collected = self.annotations.0.lock();
+        let mut annotations = collected.plain.clone();
+        if matches!(level, Level::Request | Level::RequestResponse) {
+            for (key, value) in collected.contents.iter() {
+                annotations.insert(key, value.clone());
+            }
+        }
+        annotations
     }
 
     fn add_end(&self, event: &mut Object, decision: &Decision, ended: &RequestResult) {

@@ -30,15 +30,15 @@ use tokio::sync::watch;
 
 pub(crate) use self::controller::{Controller, run};
 use self::conversion::{Conversions, WARMING_MAX};
-use self::serving::{Definition, Serving};
+use self::serving::{Definition, ServedVersion};
 use crate::resources::Resource;
-use crate::wire::shared::Shared;
+use crate::wire::shared::SharedDocument;
 
 /// Time limit of a request for earlier definitions to take effect.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// All custom resources.
-pub(crate) struct Customs {
+pub(crate) struct CustomResources {
     snapshot: RwLock<Arc<Snapshot>>,
     /// Definitions up to this revision have been dealt with.
     settled: watch::Sender<Revision>,
@@ -62,17 +62,17 @@ pub(crate) struct Snapshot {
 }
 
 /// A document of OpenAPI: its path, the hash of its text, and the text as long as it is sent.
-pub(crate) type Document = (String, String, Shared);
+pub(crate) type Document = (String, String, SharedDocument);
 
 /// The older OpenAPI document of everything: its hash, the time of its making, and its forms as long as they are sent.
 pub(crate) struct Edition {
     pub(crate) etag: String,
     pub(crate) made: String,
-    pub(crate) json: Shared,
-    pub(crate) protobuf: Shared,
+    pub(crate) json: SharedDocument,
+    pub(crate) protobuf: SharedDocument,
 }
 
-impl Customs {
+impl CustomResources {
     pub(crate) fn new(conversions: Option<Arc<Conversions>>) -> Self {
         Self { snapshot: RwLock::default(), settled: watch::channel(0).0, languages: Arc::default(), conversions }
     }
@@ -91,7 +91,7 @@ impl Customs {
     }
 
     /// The version of a definition that a row stands for.
-    pub(crate) fn of(&self, row: &Resource<'_>) -> Option<Arc<Serving>> {
+    pub(crate) fn of(&self, row: &Resource<'_>) -> Option<Arc<ServedVersion>> {
         let version = row.custom?.version;
         self.snapshot().find(row.group, version, row.plural).cloned()
     }
@@ -143,20 +143,20 @@ impl Snapshot {
     }
 
     /// The version of a definition that a request is about.
-    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Serving>> {
+    pub(crate) fn find(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<ServedVersion>> {
         let at = self.definitions.binary_search_by(|it| it.key().cmp(&(group, plural))).ok()?;
         self.definitions.get(at)?.served().find(|serving| serving.version() == version)
     }
 
     /// The versions of a definition that clients may use.
-    pub(crate) fn versions(&self, group: &str, plural: &str) -> Vec<Arc<Serving>> {
+    pub(crate) fn versions(&self, group: &str, plural: &str) -> Vec<Arc<ServedVersion>> {
         let at = self.definitions.binary_search_by(|it| it.key().cmp(&(group, plural)));
         let found = at.ok().and_then(|at| self.definitions.get(at));
         found.into_iter().flat_map(|it| it.served().cloned()).collect()
     }
 
     /// All versions of all definitions that are served.
-    pub(crate) fn served(&self) -> impl Iterator<Item = &Arc<Serving>> {
+    pub(crate) fn served(&self) -> impl Iterator<Item = &Arc<ServedVersion>> {
         self.definitions.iter().flat_map(|definition| definition.served())
     }
 }
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn nothing_stays_of_definitions_that_are_gone_or_changed() {
-        let customs = Customs::new(None);
+        let customs = CustomResources::new(None);
         let compiler = serving::Compiler { allows_expressions: true, languages: &customs.languages, conversions: None };
         let mut before: Option<Arc<Definition>> = None;
         let mut held = Vec::new();
@@ -228,7 +228,7 @@ mod tests {
             let revision = u64::try_from(number + 1).unwrap();
             let definition = definition(number);
             let bytes = cache::stored::encode(&mut definition.clone()).unwrap();
-            let source = Arc::new(cache::stored::Served::new(&bytes, revision).unwrap());
+            let source = Arc::new(cache::stored::ServedObject::new(&bytes, revision).unwrap());
             let made = Definition::new(&definition, &source, revision, compiler, before.as_deref());
             let made = Arc::new(made);
             customs.install(Snapshot::new(vec![made.clone()]));

@@ -24,7 +24,7 @@ use http::HeaderValue;
 use telemetry::metrics::Registry;
 
 pub(crate) use self::controller::run;
-use self::metrics::{Families, OfSchema};
+use self::metrics::{Families, SchemaSeries};
 use self::objects::Configuration;
 use self::queues::{Arrival, Place, Queues, Refusal, Ticket};
 use self::schemas::Matcher;
@@ -48,7 +48,7 @@ pub(crate) struct Schema {
     name: String,
     matcher: Matcher,
     level: Arc<Level>,
-    metrics: OfSchema,
+    metrics: SchemaSeries,
     /// UID in response headers.
     pub(crate) uid: HeaderValue,
     /// The same of the level.

@@ -24,7 +24,7 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 
 pub use self::certificate::{UnreadableCertificate, subject};
-use self::service_accounts::{Refused, ServiceAccounts, Verified};
+use self::service_accounts::{ServiceAccounts, TokenRejection, VerifiedToken};
 pub use self::token_file::TokenFileError;
 use crate::resources;
 
@@ -87,21 +87,21 @@ pub(crate) const SPACED_TOKEN: &str =
     "the provided Authorization header contains extra space before the bearer token, and is ignored";
 
 /// The words of the first header of authorization, three at most; none if there is no such header.
-fn words(headers: &HeaderMap) -> Result<Vec<&str>, Refused> {
+fn words(headers: &HeaderMap) -> Result<Vec<&str>, TokenRejection> {
     let Some(header) = headers.get(AUTHORIZATION) else { return Ok(Vec::new()) };
-    let header = header.to_str().map_err(|_| Refused::for_good(INVALID_TOKEN))?;
+    let header = header.to_str().map_err(|_| TokenRejection::for_good(INVALID_TOKEN))?;
     Ok(header.trim().splitn(3, ' ').collect())
 }
 
 /// The token of a request; none if it has no header for it, or one of another scheme. What follows the token is not read.
-fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, Refused> {
+fn bearer_token(headers: &HeaderMap) -> Result<Option<&str>, TokenRejection> {
     Ok(match words(headers)?.as_slice() {
         [scheme, token, ..] if scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() => Some(*token),
         _ => None,
     })
 }
 
-/// Whether a token is not read because of the spaces before it.
+/// Whether the token in the header is ignored because of the spaces before it.
 pub(crate) fn has_spaced_token(headers: &HeaderMap) -> bool {
     let words = words(headers).unwrap_or_default();
     matches!(words.as_slice(), [scheme, "", _] if scheme.eq_ignore_ascii_case("bearer"))
@@ -158,7 +158,7 @@ impl Authenticator {
         &self,
         headers: &HeaderMap,
         certificate: Option<&'a User>,
-    ) -> Result<Cow<'a, User>, Refused> {
+    ) -> Result<Cow<'a, User>, TokenRejection> {
         if let Some(user) = certificate {
             return Ok(Cow::Borrowed(user));
         }
@@ -170,25 +170,25 @@ impl Authenticator {
     ///
     /// # Errors
     /// The reason of the rejection, as in a review.
-    pub(crate) fn verify(&self, token: &str, wanted: &[String]) -> Result<Verified, Refused> {
+    pub(crate) fn verify(&self, token: &str, wanted: &[String]) -> Result<VerifiedToken, TokenRejection> {
         let tokens = self.tokens.read().clone();
         if let Some(user) = tokens.get(token) {
             // A token of the table is for the server itself.
             let audiences = self.own_audiences(wanted);
             if !audiences.is_empty() {
-                return Ok(Verified { user: user.clone(), audiences });
+                return Ok(VerifiedToken { user: user.clone(), audiences });
             }
         }
         if self.accepts_bootstrap_tokens
             && let Some(token) = bootstrap_tokens::parse(token)
         {
             // The secret may have been created a moment ago.
-            let refused = || Refused { message: INVALID_TOKEN.to_owned(), by_objects: true };
+            let refused = || TokenRejection { message: INVALID_TOKEN.to_owned(), by_objects: true };
             let (user, audiences) = (self.bootstrap_user(token), self.own_audiences(wanted));
             let user = user.filter(|_| !audiences.is_empty()).ok_or_else(refused)?;
-            return Ok(Verified { user, audiences });
+            return Ok(VerifiedToken { user, audiences });
         }
         let verified = self.service_accounts.verify(token, wanted, self.clock.now_seconds())?;
-        verified.ok_or_else(|| Refused::for_good(INVALID_TOKEN))
+        verified.ok_or_else(|| TokenRejection::for_good(INVALID_TOKEN))
     }
 }

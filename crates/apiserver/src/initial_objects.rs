@@ -1,6 +1,8 @@
 //! Objects that the server writes by itself: those of every cluster, and the normal form in which they are stored.
 
-use api::json::Value;
+use std::sync::LazyLock;
+
+use api::json::{self, Value};
 use api::metadata;
 use api::time::Timestamp;
 use cache::stored;
@@ -10,11 +12,18 @@ use store::Write;
 use crate::random;
 use crate::resources::Resource;
 
-/// The objects that every cluster has from the start, by resource.
-pub(crate) const OBJECTS: &str = include_str!("../data/bootstrap.json");
+/// The objects that every cluster has from the start, by resource. Several parts of the server read them at its start and
+/// regularly later, and the text is long: it is parsed once.
+static OBJECTS: LazyLock<Value> =
+    LazyLock::new(|| json::parse(include_bytes!("../data/bootstrap.json")).unwrap_or_default());
 
 /// The manager of fields that the server sets.
 pub(crate) const SERVER: &str = "kube-apiserver";
+
+/// The objects of a resource that every cluster has from the start.
+pub(crate) fn built_in(plural: &str) -> &'static [Value] {
+    OBJECTS.list(plural)
+}
 
 /// A new object in its normal form, as a write; `manager` owns its fields, and `finish` completes it.
 pub(crate) fn make(

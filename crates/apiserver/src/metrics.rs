@@ -113,14 +113,14 @@ impl Metrics {
 
     /// Counts a request for as long as the guard lives.
     #[must_use]
-    pub(crate) fn in_flight(&self, writes: bool) -> Counted {
-        Counted::new(if writes { &self.writes } else { &self.reads }.clone())
+    pub(crate) fn in_flight(&self, writes: bool) -> CountedRequest {
+        CountedRequest::new(if writes { &self.writes } else { &self.reads }.clone())
     }
 
     /// Counts a watch for as long as the guard lives.
     #[must_use]
-    pub(crate) fn long_running(&self, resource: &str, group: &str, version: &str) -> Counted {
-        Counted::new(self.watchers.with(&["apiserver", group, resource, "", "", "WATCH", version]))
+    pub(crate) fn long_running(&self, resource: &str, group: &str, version: &str) -> CountedRequest {
+        CountedRequest::new(self.watchers.with(&["apiserver", group, resource, "", "", "WATCH", version]))
     }
 
     /// Counts a watch that was ended because its client did not read.
@@ -147,16 +147,16 @@ impl Default for Metrics {
 }
 
 /// A request that counts for as long as this lives, however it ends.
-pub(crate) struct Counted(Arc<Gauge>);
+pub(crate) struct CountedRequest(Arc<Gauge>);
 
-impl Counted {
+impl CountedRequest {
     fn new(gauge: Arc<Gauge>) -> Self {
         gauge.add(1);
         Self(gauge)
     }
 }
 
-impl Drop for Counted {
+impl Drop for CountedRequest {
     fn drop(&mut self) {
         self.0.add(-1);
     }

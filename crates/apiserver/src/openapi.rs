@@ -15,14 +15,14 @@ use std::collections::BTreeMap;
 use api::json::{Object, Value};
 use bytes::Bytes;
 
-use self::operations::{Described, Operation, capitalized, group_title, plain, root};
+use self::operations::{DescribedResource, Operation, capitalized, group_title, plain, root};
 use crate::clock;
 use crate::custom::Snapshot;
 use crate::resources::RuntimeConfig;
 use crate::wire::answer::Answer;
 use crate::wire::etag::hash;
 use crate::wire::request::Query;
-use crate::wire::shared::Shared;
+use crate::wire::shared::SharedDocument;
 
 /// Title of the documents.
 const TITLE: &str = "Kubernetes";
@@ -33,7 +33,7 @@ pub(crate) type AggregatedDocument = (String, Bytes, String);
 
 /// The documents by path (`apis/apps/v1`), each with its hash, and how it is sent in protobuf.
 pub(crate) struct OpenApi {
-    documents: BTreeMap<String, (Bytes, String, Shared)>,
+    documents: BTreeMap<String, (Bytes, String, SharedDocument)>,
     made: String,
 }
 
@@ -47,7 +47,8 @@ impl OpenApi {
         }
         for (group, versions) in config.groups() {
             for version in versions {
-                let operations = described(group, version).iter().flat_map(Described::operations).collect::<Vec<_>>();
+                let operations =
+                    described(group, version).iter().flat_map(DescribedResource::operations).collect::<Vec<_>>();
                 by_document.entry(document_of(&root(group, version))).or_default().extend(operations);
             }
         }
@@ -75,7 +76,7 @@ impl OpenApi {
             });
             let text = api::json::to_string(&document);
             let hash = hash(text.as_bytes());
-            (path, (text.into(), hash, Shared::default()))
+            (path, (text.into(), hash, SharedDocument::default()))
         };
         let made = clock::http_date(clock::now());
         Self { documents: by_document.into_iter().map(document).collect(), made }
@@ -110,7 +111,7 @@ impl OpenApi {
             return Some(dated(Answer::bytes(200, "text/plain; charset=utf-8", api::json::to_string(&index))));
         }
         let own = self.documents.get(path).map(|(document, hash, shared)| (Some(document), hash, shared));
-        let not_shared = Shared::default();
+        let not_shared = SharedDocument::default();
         let remote = || aggregated.iter().find(|(it, ..)| it == path);
         let remote = || remote().map(|(_, document, hash)| (Some(document), hash, &not_shared));
         let custom = || customs.iter().find(|(it, ..)| it == path).map(|(_, hash, shared)| (None, hash, shared));
@@ -172,14 +173,14 @@ pub(crate) fn is_known(if_none_match: &str, etag: &str) -> bool {
 }
 
 /// The resources of a group in one version.
-fn described<'a>(group: &str, version: &'a str) -> Vec<Described<'a>> {
+fn described<'a>(group: &str, version: &'a str) -> Vec<DescribedResource<'a>> {
     let served = crate::resources::all().iter().filter(|it| it.group == group && it.versions.contains(&version));
     served
         .map(|resource| {
             let schema = resource.object_type(version).map(|of| of.schema_name()).unwrap_or_default();
             let list = api::types::by_kind(group, version, &resource.list_kind());
             let list_schema = list.map_or_else(|| schema.clone(), |of| of.schema_name());
-            Described { resource: *resource, version, schema, list_schema }
+            DescribedResource { resource: *resource, version, schema, list_schema }
         })
         .collect()
 }
@@ -236,10 +237,10 @@ fn document_of(path: &str) -> String {
     parts.into_iter().take(take).collect::<Vec<_>>().join("/")
 }
 
-/// The schema of what `/version` answers.
+/// The schema of the response of `/version`.
 const VERSION_INFO: &str = "io.k8s.apimachinery.pkg.version.Info";
 
-/// The package of what all objects have.
+/// The package of the types that all objects share.
 const META: &str = "k8s.io/apimachinery/pkg/apis/meta/v1";
 
 /// The name of the schema of a type that all groups share.
@@ -315,7 +316,7 @@ fn consumes(operation: &Operation) -> Vec<&'static str> {
     types
 }
 
-/// The forms in which an answer is given.
+/// The media types of the response.
 fn produces(operation: &Operation) -> Vec<&'static str> {
     match operation.action {
         "connect" => vec!["*/*"],

@@ -14,25 +14,31 @@ use locks::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use api::time::Timestamp;
+use bytes::{Bytes, BytesMut};
 use futures::future::BoxFuture;
 use http::header::{HOST, HeaderMap, HeaderValue};
-use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::ServerName;
+use rustls::pki_types::{ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 
 /// At most this many idle connections to one server are kept.
 const IDLE_MAX: usize = 8;
 /// At most this many servers have idle connections.
 const SERVERS_MAX: usize = 256;
+/// A longer answer is large.
+const LARGE_BYTES: usize = 256 << 10;
+/// At most this many large answers are read at a time; others wait, within the time of their calls.
+const LARGE_MAX: usize = 8;
 
 /// A request to a server.
 #[derive(Debug, Clone)]
-pub struct Outgoing {
+pub struct OutboundRequest {
     /// Host and port to connect to.
     pub address: String,
     /// Host and port for the `Host` header.
@@ -53,7 +59,7 @@ pub struct Outgoing {
 
 /// The answer to a request.
 #[derive(Debug, Clone)]
-pub struct Incoming {
+pub struct OutboundResponse {
     /// The HTTP code.
     pub code: u16,
     /// The headers.
@@ -65,7 +71,7 @@ pub struct Incoming {
 /// Sends requests to other servers.
 pub trait Outbound: Send + Sync {
     /// Sends a POST request. Fails with a text in Go's words.
-    fn post(&self, request: Outgoing) -> BoxFuture<'_, Result<Incoming, String>>;
+    fn post(&self, request: OutboundRequest) -> BoxFuture<'_, Result<OutboundResponse, String>>;
 }
 
 type Sender = SendRequest<Full<Bytes>>;
@@ -73,13 +79,20 @@ type Sender = SendRequest<Full<Bytes>>;
 type Peer = (String, String, Bytes);
 
 /// Sends requests over TLS, HTTP/1.1.
-#[derive(Default)]
 pub struct Https {
     idle: Mutex<HashMap<Peer, Vec<Sender>>>,
+    /// Permits to read large answers, which bound their memory.
+    large: Semaphore,
+}
+
+impl Default for Https {
+    fn default() -> Self {
+        Self { idle: Mutex::default(), large: Semaphore::new(LARGE_MAX) }
+    }
 }
 
 impl Outbound for Https {
-    fn post(&self, request: Outgoing) -> BoxFuture<'_, Result<Incoming, String>> {
+    fn post(&self, request: OutboundRequest) -> BoxFuture<'_, Result<OutboundResponse, String>> {
         Box::pin(self.send(request))
     }
 }
@@ -108,11 +121,11 @@ impl Https {
         }
     }
 
-    async fn send(&self, request: Outgoing) -> Result<Incoming, String> {
+    async fn send(&self, request: OutboundRequest) -> Result<OutboundResponse, String> {
         let peer = (request.address.clone(), request.server_name.clone(), request.authorities.clone());
         if let Some(mut sender) = self.take(&peer) {
             // A server may close an idle connection at any time: then the request goes over a new one.
-            match exchange(&mut sender, &request).await {
+            match exchange(&mut sender, &request, &self.large).await {
                 Err(LostConnection::BeforeSending) => {}
                 Err(LostConnection::AfterSending) => return Err("EOF".to_owned()),
                 Ok(answer) => {
@@ -123,7 +136,7 @@ impl Https {
             }
         }
         let mut sender = connect(&request).await?;
-        let answer = exchange(&mut sender, &request).await.map_err(|_| "EOF".to_owned())??;
+        let answer = exchange(&mut sender, &request, &self.large).await.map_err(|_| "EOF".to_owned())??;
         self.put_back(peer, sender);
         Ok(answer)
     }
@@ -136,7 +149,11 @@ enum LostConnection {
 }
 
 /// Sends one request; the outer error means that the connection failed before an answer.
-async fn exchange(sender: &mut Sender, request: &Outgoing) -> Result<Result<Incoming, String>, LostConnection> {
+async fn exchange(
+    sender: &mut Sender,
+    request: &OutboundRequest,
+    large: &Semaphore,
+) -> Result<Result<OutboundResponse, String>, LostConnection> {
     let Ok(mut message) = http::Request::post(&request.path).body(Full::new(request.body.clone())) else {
         return Ok(Err(format!("invalid path {}", api::go_text::quote(&request.path))));
     };
@@ -150,19 +167,34 @@ async fn exchange(sender: &mut Sender, request: &Outgoing) -> Result<Result<Inco
     };
     let answer = sender.send_request(message).await.map_err(lost)?;
     let (parts, body) = answer.into_parts();
-    let body = match Limited::new(body, request.answer_bytes_max).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<LengthLimitError>() => {
-            return Ok(Err(format!("the response is larger than {} bytes", request.answer_bytes_max)));
-        }
-        Err(_) => return Ok(Err("unexpected EOF".to_owned())),
+    let body = match read_body(body, request.answer_bytes_max, large).await {
+        Ok(body) => body,
+        Err(why) => return Ok(Err(why)),
     };
     // The connection is ready again once the whole answer is read.
     let _ = sender.ready().await;
-    Ok(Ok(Incoming { code: parts.status.as_u16(), headers: parts.headers, body }))
+    Ok(Ok(OutboundResponse { code: parts.status.as_u16(), headers: parts.headers, body }))
 }
 
-async fn connect(request: &Outgoing) -> Result<Sender, String> {
+/// Reads the body of an answer.
+async fn read_body(mut body: hyper::body::Incoming, bytes_max: usize, large: &Semaphore) -> Result<Bytes, String> {
+    let (mut read, mut permit) = (BytesMut::new(), None);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| "unexpected EOF".to_owned())?;
+        let Some(data) = frame.data_ref() else { continue };
+        let length = read.len().saturating_add(data.len());
+        if length > bytes_max {
+            return Err(format!("the response is larger than {bytes_max} bytes"));
+        }
+        if length > LARGE_BYTES && permit.is_none() {
+            permit = large.acquire().await.ok();
+        }
+        read.extend_from_slice(data);
+    }
+    Ok(read.freeze())
+}
+
+async fn connect(request: &OutboundRequest) -> Result<Sender, String> {
     let address = &request.address;
     let stream = dial(address).await?;
     let _ = stream.set_nodelay(true);
@@ -210,6 +242,13 @@ fn dial_text(address: &str, error: &std::io::Error) -> String {
     format!("dial tcp {address}: {why}")
 }
 
+/// Go's words for a certificate at a time outside of its validity.
+const INVALID_NOW: &str = "x509: certificate has expired or is not yet valid";
+
+fn shown_time(time: UnixTime) -> Timestamp {
+    Timestamp { seconds: i64::try_from(time.as_secs()).unwrap_or(i64::MAX), nanos: 0 }
+}
+
 /// Go's words for what is wrong with a certificate.
 fn tls_text(error: &std::io::Error, name: &str) -> String {
     let Some(error) = error.get_ref().and_then(|it| it.downcast_ref::<rustls::Error>()) else {
@@ -221,9 +260,15 @@ fn tls_text(error: &std::io::Error, name: &str) -> String {
         rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => {
             "x509: certificate signed by unknown authority".to_owned()
         }
-        rustls::Error::InvalidCertificate(
-            CertificateError::Expired | CertificateError::ExpiredContext { .. } | CertificateError::NotValidYet,
-        ) => "x509: certificate has expired or is not yet valid".to_owned(),
+        rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { time, not_after }) => {
+            format!("{INVALID_NOW}: current time {} is after {}", shown_time(*time), shown_time(*not_after))
+        }
+        rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { time, not_before }) => {
+            format!("{INVALID_NOW}: current time {} is before {}", shown_time(*time), shown_time(*not_before))
+        }
+        rustls::Error::InvalidCertificate(CertificateError::Expired | CertificateError::NotValidYet) => {
+            INVALID_NOW.to_owned()
+        }
         rustls::Error::InvalidCertificate(
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
         ) => {

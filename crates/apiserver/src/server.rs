@@ -21,8 +21,8 @@ mod write_timeout;
 
 pub use crate::outbound::forward::Stream;
 pub use crate::state::{
-    Connecting, ContainerUsage, Failures, Faults, Follow, Kubelets, Logs, LogsFailure, Options, Refusal, Server,
-    StreamFailure, Streams, Usage,
+    ConnectFuture, ContainerUsage, Failures, Faults, FollowFuture, Kubelets, Logs, LogsFailure, Options, Refusal,
+    Server, StreamFailure, Streams, Usage,
 };
 pub(crate) use labels::verb_name;
 
@@ -46,7 +46,7 @@ use crate::authorization::{self, impersonation};
 use crate::custom::rows::Row;
 use crate::flow_control;
 use crate::identity::{SPACED_TOKEN, User, has_spaced_token};
-use crate::metrics::{Counted, Labels};
+use crate::metrics::{CountedRequest, Labels};
 use crate::resources::{self, Resource};
 use crate::verbs::{self, Call};
 use crate::wire::answer::Answer;
@@ -70,7 +70,7 @@ const PRIORITY_LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-
 /// A request that is being handled.
 struct Seat {
     _seat: flow_control::Seat,
-    _counted: Counted,
+    _counted: CountedRequest,
 }
 
 /// A parsed request.
@@ -212,7 +212,7 @@ impl Server {
         let ParsedRequest { query, target, labels } = *asked;
         let mut user = self.authenticate(&parts.headers, certificate).await?;
         audit::authenticated(&user).await;
-        if let Some(connection) = parts.extensions.get::<Arc<connections::Tracked>>()
+        if let Some(connection) = parts.extensions.get::<Arc<connections::TrackedConnection>>()
             && !connection.identify(&user, Instant::now())
         {
             self.metrics.refused(labels);
@@ -393,7 +393,8 @@ impl Server {
         audit::received(headers, &body, resource.kind);
         let deprecation = custom.and_then(|custom| custom.deprecation.clone());
         let seat = match self.seat(flow, Some(resource)).await {
-            Ok(seat) => seat,
+            // Requests that another server answers would keep the seats of others for as long as that server likes.
+            Ok(seat) => Some(seat).filter(|_| !is_answered_elsewhere(target)),
             Err(refused) => return Ok(refused),
         };
         let upgrade = parts.extensions.get::<hyper::upgrade::OnUpgrade>().cloned();
@@ -414,7 +415,7 @@ impl Server {
         // In the heap: the verbs hold a lot, and what is around them would hold it once more each.
         let mut answer =
             if is_heavy { Box::pin(self.run_heavy(&call, verb)).await } else { Box::pin(call.run(verb)).await };
-        if let Ok(Answer { body: Body::Listing(listing), .. }) = &mut answer {
+        if let (Ok(Answer { body: Body::Listing(listing), .. }), Some(seat)) = (&mut answer, seat) {
             listing.hold(Box::new(seat));
         }
         match deprecation {
@@ -455,7 +456,7 @@ struct RequestFacts {
 
 /// Warns the client of a deprecated version, and notes it in the audit event.
 fn warn_of_deprecation(resource: &Resource<'_>, target: &Target) {
-    let Some(deprecation) = warnings::deprecation(resource, target) else { return };
+    let Some(deprecation) = resource.deprecation(&target.version) else { return };
     audit::annotate("k8s.io/deprecated", "true");
     if let Some((_, release)) = deprecation.split_once("unavailable in v") {
         audit::annotate("k8s.io/removed-release", release.trim_end_matches('+'));
@@ -466,6 +467,11 @@ fn warn_of_deprecation(resource: &Resource<'_>, target: &Target) {
 #[expect(clippy::expect_used, reason = "the text is digits and hyphens")]
 fn new_audit_id() -> HeaderValue {
     HeaderValue::from_maybe_shared(Bytes::from(crate::random::uid_text())).expect("a valid header value")
+}
+
+/// Whether a subresource connects the client with a pod, a node agent or a server behind a Service.
+fn is_answered_elsewhere(target: &Target) -> bool {
+    matches!(target.first_subresource(), "attach" | "exec" | "portforward" | "proxy")
 }
 
 /// The response if there is no seat.

@@ -3,9 +3,9 @@
 use tokio::sync::watch;
 
 /// Resolves when the server stops.
-pub(crate) struct Stopping(watch::Receiver<bool>);
+pub(crate) struct ShutdownSignal(watch::Receiver<bool>);
 
-impl Stopping {
+impl ShutdownSignal {
     /// Follows the shutdown that the sender announces.
     pub(crate) fn new(sender: &watch::Sender<bool>) -> Self {
         Self(sender.subscribe())

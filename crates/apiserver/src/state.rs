@@ -26,7 +26,7 @@ pub(crate) use self::components::Components;
 pub use self::components::Failures;
 use self::current_revision::CurrentRevision;
 pub use self::faults::{Faults, Refusal};
-pub use self::kubelets::{Connecting, Follow, Kubelets, Logs, LogsFailure, StreamFailure, Streams};
+pub use self::kubelets::{ConnectFuture, FollowFuture, Kubelets, Logs, LogsFailure, StreamFailure, Streams};
 use self::log_tails::Tails;
 pub use self::options::Options;
 pub(crate) use self::refusals::Refusals;
@@ -36,7 +36,7 @@ use self::watch_memory::Memory;
 use crate::admission::Chain;
 use crate::aggregator::Aggregator;
 use crate::authorization::{Authorizer, impersonation};
-use crate::custom::Customs;
+use crate::custom::CustomResources;
 use crate::flow_control::FlowControl;
 use crate::identity::Authenticator;
 use crate::metrics::Metrics;
@@ -44,7 +44,7 @@ use crate::objects::strategy::Meaning;
 use crate::openapi::OpenApi;
 use crate::outbound::backends::Backends;
 use crate::resources::Resource;
-use crate::shutdown::Stopping;
+use crate::shutdown::ShutdownSignal;
 use crate::wire::budget::Budgets;
 use crate::wire::heavy::Threads;
 use crate::wire::listing::Makers;
@@ -59,7 +59,7 @@ pub struct Server {
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) meaning: Arc<Meaning>,
     pub(crate) admission: Chain,
-    pub(crate) customs: Arc<Customs>,
+    pub(crate) customs: Arc<CustomResources>,
     pub(crate) aggregator: Arc<Aggregator>,
     pub(crate) backends: Arc<Backends>,
     pub(crate) metrics: Metrics,
@@ -82,8 +82,8 @@ pub struct Server {
 }
 
 impl Server {
-    pub(crate) fn stopping(&self) -> Stopping {
-        Stopping::new(&self.stopping)
+    pub(crate) fn stopping(&self) -> ShutdownSignal {
+        ShutdownSignal::new(&self.stopping)
     }
 
     /// Source of the server's time.

@@ -27,19 +27,19 @@ use store::Revision;
 
 use crate::admission::{Attributes, Kind, Operation};
 use crate::custom::rows::Row;
-use crate::custom::serving::Serving;
+use crate::custom::serving::ServedVersion;
 use crate::identity::User;
 use crate::objects::conversion::convert;
 use crate::resources::Resource;
 use crate::state::Server;
 use crate::wire::answer::Answer;
-use crate::wire::negotiation::{Accepted, Form};
-use crate::wire::payload::{self, Decoded, Payload};
+use crate::wire::negotiation::{AcceptedEncoding, Form};
+use crate::wire::payload::{self, DecodedBody, Payload};
 use crate::wire::request::{Query, Target, Verb};
 use crate::wire::status::{Failure, Result, too_large_version};
 use cache::field_selectors;
-use cache::stored::Served;
-use cache::{By, Found, Interest, ResourceCache, View};
+use cache::stored::ServedObject;
+use cache::{FoundObjects, IndexKey, Interest, ResourceCache, View};
 use registry::conversion;
 
 /// A longer name of a field manager is refused.
@@ -59,16 +59,38 @@ pub(crate) struct Call<'a> {
     pub(crate) headers: &'a HeaderMap,
     pub(crate) user: &'a User,
     pub(crate) body: Bytes,
-    pub(crate) accepted: Accepted,
+    pub(crate) accepted: AcceptedEncoding,
     /// The connection, for requests that change its protocol.
     pub(crate) upgrade: Option<hyper::upgrade::OnUpgrade>,
     /// The head of the request; none for a call that is part of another request.
     pub(crate) parts: Option<&'a http::request::Parts>,
 }
 
+impl<'a> Call<'a> {
+    /// A call about another object, as a part of this request.
+    pub(crate) fn about<'b>(&self, row: &'b Row, resource: &'b Resource<'b>, target: &'b Target) -> Call<'b>
+    where
+        'a: 'b,
+    {
+        Call {
+            row,
+            resource,
+            target,
+            server: self.server,
+            query: self.query,
+            headers: self.headers,
+            user: self.user,
+            body: self.body.clone(),
+            accepted: self.accepted.clone(),
+            upgrade: None,
+            parts: None,
+        }
+    }
+}
+
 impl Call<'_> {
     /// Definition of a custom resource.
-    pub(crate) fn custom(&self) -> Option<&Arc<Serving>> {
+    pub(crate) fn custom(&self) -> Option<&Arc<ServedVersion>> {
         self.row.custom()
     }
 
@@ -193,26 +215,27 @@ impl Call<'_> {
     }
 
     /// The object that the request is about, from the cache, or from the store where the cache does not hold any.
-    async fn find_one(&self) -> Result<Option<Arc<Served>>> {
+    async fn find_one(&self) -> Result<Option<Arc<ServedObject>>> {
         let (cache, key) = (self.cache(), self.key());
         if cache.keeps_objects() {
             return Ok(cache.get(&key));
         }
         let entry = self.server.store.get(&key, 0).await?.entry;
-        Ok(entry.and_then(|entry| Served::new(&entry.value, entry.revision)).map(Arc::new))
+        Ok(entry.and_then(|entry| ServedObject::new(&entry.value, entry.revision)).map(Arc::new))
     }
 
     /// The objects in which everything lies that is selected, from the cache or from the store.
-    async fn find(&self, selection: &Selection) -> Result<Found> {
+    async fn find(&self, selection: &Selection) -> Result<FoundObjects> {
         let cache = self.cache();
         if cache.keeps_objects() {
             let interest = self.prepared_interest(selection).await?;
             return Ok(cache.find(&interest, self.server.cache.revision()));
         }
         let page = self.server.store.list(&self.range(), store::ListOptions::default()).await?;
-        let served = |entry: store::Entry| Some((entry.key, Arc::new(Served::new(&entry.value, entry.revision)?)));
+        let served =
+            |entry: store::Entry| Some((entry.key, Arc::new(ServedObject::new(&entry.value, entry.revision)?)));
         let objects = page.entries.into_iter().filter_map(served).collect();
-        Ok(Found { revision: page.revision, objects: View::of(objects) })
+        Ok(FoundObjects { revision: page.revision, objects: View::of(objects) })
     }
 
     fn key(&self) -> String {
@@ -262,19 +285,21 @@ impl Call<'_> {
     }
 
     /// The label or field by which what is selected is found, and what it must be: that by which few are found comes first.
-    fn value<'s>(&self, selection: &'s Selection) -> Option<(By, &'s str)> {
+    fn value<'s>(&self, selection: &'s Selection) -> Option<(IndexKey, &'s str)> {
         if self.webhook().is_some() {
             // Labels and fields are those of the converted object, which no index knows.
             return None;
         }
-        let by_label = || selection.labels.required().map(|(label, value)| (By::Label(label.into()), value));
+        let by_label = || selection.labels.required().map(|(label, value)| (IndexKey::Label(label.into()), value));
         match self.resource.custom {
             Some(custom) => by_label().or_else(|| {
                 let mut all = custom.fields.iter();
-                all.find_map(|field| Some((By::CustomField(field.as_str().into()), selection.fields.required(field)?)))
+                all.find_map(|field| {
+                    Some((IndexKey::CustomField(field.as_str().into()), selection.fields.required(field)?))
+                })
             }),
             None => {
-                let by_field = |field: &str| Some((By::Field(field.into()), selection.fields.required(field)?));
+                let by_field = |field: &str| Some((IndexKey::Field(field.into()), selection.fields.required(field)?));
                 let by_node = self.resource.offers("spec.nodeName").then(|| by_field("spec.nodeName")).flatten();
                 let by_field = || self.resource.fields.iter().find_map(|field| by_field(field));
                 by_node.or_else(by_label).or_else(by_field)
@@ -329,7 +354,7 @@ impl Call<'_> {
     }
 
     /// A stored object as the verbs see it: in the stored version, or in the client's if users defined the resource.
-    fn decode(&self, object: &Served) -> Value {
+    fn decode(&self, object: &ServedObject) -> Value {
         match self.custom() {
             Some(custom) => custom.decode(object),
             None => object.decode(),
@@ -337,7 +362,7 @@ impl Call<'_> {
     }
 
     /// Brings a document into the normal form of the resource.
-    fn read(&self, payload: Payload) -> Result<Decoded> {
+    fn read(&self, payload: Payload) -> Result<DecodedBody> {
         let version = &self.target.version;
         let Some(custom) = self.custom() else { return payload::decode(self.resource, version, payload) };
         self.check_type(&payload.value)?;
@@ -383,7 +408,7 @@ impl Call<'_> {
     }
 
     /// A stored object in the version of the client.
-    fn shown(&self, object: &Served) -> Bytes {
+    fn shown(&self, object: &ServedObject) -> Bytes {
         if let Some(custom) = self.custom() {
             return custom.text(object);
         }
@@ -401,7 +426,7 @@ impl Call<'_> {
     }
 
     /// Returns one object in the requested form.
-    fn answer(&self, code: u16, object: &Served) -> Result<Answer> {
+    fn answer(&self, code: u16, object: &ServedObject) -> Result<Answer> {
         match self.accepted.form {
             Form::Object | Form::GroupDiscovery => Ok(Answer::encoded(code, self.shown(object))),
             Form::Table => tables::of_one(self, code, self.decode(object)),
@@ -483,7 +508,7 @@ impl Selection {
     }
 
     /// Whether an object is selected. It is not decoded if what was taken out of it suffices.
-    pub(crate) fn matches_served(&self, key: &str, object: &Served) -> bool {
+    pub(crate) fn matches_served(&self, key: &str, object: &ServedObject) -> bool {
         (self.labels.is_empty() || self.labels.matches(object.attributes(self.fields.offered())))
             && self.fields.matches_served(key, object)
     }

@@ -24,7 +24,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use store::Embedded;
+use store::EmbeddedStore;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use self::backend::Backend;
@@ -239,7 +239,7 @@ impl World {
             service_addresses: "127.96.0.0/16".parse().unwrap(),
             ..Options::default()
         };
-        let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let server = Server::start(store, options).await.unwrap();
         let mut world = Self { server, backend, services: Vec::new() };
         world.make("/api/v1/namespaces", json!({"metadata": {"name": "svcs"}})).await;

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use store::Embedded;
+use store::EmbeddedStore;
 
 const ADMIN: &str = "admin";
 
@@ -186,7 +186,7 @@ async fn replay(file: &str, known: &BTreeMap<&str, &str>) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/authorization");
     let text = std::fs::read_to_string(root.join(file)).unwrap();
     let cases: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let options = Options { tokens: tokens(&cases), ..Options::default() };
     let server = Server::start(store, options).await.unwrap();
     let mut wrong = Vec::new();

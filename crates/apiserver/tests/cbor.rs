@@ -10,7 +10,7 @@ use apiserver::{Options, Server};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use store::Embedded;
+use store::EmbeddedStore;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -36,7 +36,7 @@ impl Answer {
 }
 
 async fn server(gate: bool) -> Arc<Server> {
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let features = Features::default().with(Gate::CBORServingAndStorage, gate);
     Server::start(store, Options { features, ..Options::without_controllers() }).await.unwrap()
 }

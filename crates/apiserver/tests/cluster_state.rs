@@ -5,7 +5,7 @@ use std::sync::Arc;
 use apiserver::serving::presence::Presence;
 use apiserver::{Options, Server};
 use serde_json::{Value, json};
-use store::{Embedded, Store};
+use store::{EmbeddedStore, Store};
 
 use crate::cluster::{Cluster, admin};
 
@@ -117,7 +117,7 @@ async fn essential_objects_are_recreated() {
 
 #[tokio::test]
 async fn a_server_that_is_dead_leaves_the_endpoints() {
-    let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let server = Server::start(store.clone(), Options::without_controllers()).await.unwrap();
     // Another server wrote its entry and was killed: it is not renewed.
     let dead = store::Change::Put { value: "x".into(), ttl: Some(std::time::Duration::from_millis(1)) };
@@ -165,7 +165,7 @@ async fn every_group_that_is_served_here_has_its_service() {
 #[tokio::test]
 async fn alpha_versions_are_served_where_they_are_turned_on() {
     for (config, code) in [("", 404), ("resource.k8s.io/v1alpha3=true", 200)] {
-        let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let options = Options { runtime_config: config.parse().unwrap(), ..Options::without_controllers() };
         let cluster = Cluster(Server::start(store, options).await.unwrap());
         for path in ["/apis/resource.k8s.io/v1alpha3", "/apis/resource.k8s.io/v1alpha3/devicetaintrules"] {

@@ -9,14 +9,14 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use store::{Embedded, Store};
+use store::{EmbeddedStore, Store};
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
 fn memory() -> Arc<dyn Store> {
-    Arc::new(Embedded::in_memory(store::Options::default()).unwrap())
+    Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap())
 }
 
 fn options(expressions: bool) -> Options {

@@ -13,7 +13,7 @@ const GROUP: &str = "/apis/flowcontrol.apiserver.k8s.io/v1";
 
 /// A server with few seats, and a level of one seat for jane, who may do everything.
 async fn small() -> Cluster {
-    let store = std::sync::Arc::new(store::Embedded::in_memory(store::Options::default()).unwrap());
+    let store = std::sync::Arc::new(store::EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let options = Options { reads_max: 4, writes_max: 4, ..Options::without_controllers() };
     let cluster = Cluster(Server::start(store, options).await.unwrap());
     let level = json!({"metadata": {"name": "narrow"}, "spec": {"type": "Limited", "limited": {

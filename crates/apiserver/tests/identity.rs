@@ -9,13 +9,13 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use store::Embedded;
+use store::EmbeddedStore;
 
 struct Cluster(Arc<Server>);
 
 impl Cluster {
     async fn start() -> Self {
-        let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\nalice,alice,2,dev\n").unwrap();
         let cluster = Self(Server::start(store, Options { tokens, ..Options::default() }).await.unwrap());
         cluster.make("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;

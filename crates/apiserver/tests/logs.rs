@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::json;
-use store::Embedded;
+use store::EmbeddedStore;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -73,7 +73,7 @@ pub(crate) fn lines_with(words: &[&str]) -> Vec<String> {
 async fn requests_are_logged_at_the_requested_verbosity() {
     listen();
     for logs_requests in [false, true] {
-        let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let server = Server::start(store, Options { logs_requests, ..Options::without_controllers() }).await.unwrap();
         let headers = [("user-agent", "curious/1.0"), ("audit-id", "the-name-of-it")];
         let path = "/api/v1/namespaces/none/configmaps/none?pretty=true";

@@ -72,6 +72,33 @@ async fn long_lists_equal_short_ones() {
     assert_eq!((&none["rows"], none["columnDefinitions"].as_array().unwrap().len()), (&json!([]), 3));
 }
 
+/// Rows without their ages, which may differ by a second.
+fn rows_without_age(table: &Value) -> Vec<Value> {
+    let mut rows = table["rows"].as_array().unwrap().clone();
+    for row in &mut rows {
+        let age = row["cells"][2].take();
+        assert!(age.as_str().is_some_and(|age| age.ends_with('s')), "{age}");
+    }
+    rows
+}
+
+#[tokio::test]
+async fn table_rows_follow_changes_of_their_objects() {
+    let cluster = filled().await;
+    let form = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let first = rows_without_age(&json(&cluster, MAPS, form).await);
+    // Rows are kept by then.
+    assert!(rows_without_age(&json(&cluster, MAPS, form).await) == first);
+    let none = json(&cluster, &format!("{MAPS}?includeObject=None"), form).await;
+    assert_eq!((&none["rows"][3]["cells"][0], &none["rows"][3]["object"]), (&json!("m-003"), &Value::Null));
+    let patch = json!({"data": {"more": "of it", "and": "more"}});
+    cluster.ask(&admin(), "PATCH", &format!("{MAPS}/m-010"), patch).await;
+    let changed = rows_without_age(&json(&cluster, MAPS, form).await);
+    let count = |rows: &[Value]| rows[10]["cells"][1].as_i64().unwrap();
+    assert_eq!(count(&changed), count(&first) + 2);
+    assert!(changed[..10] == first[..10] && changed[11..] == first[11..]);
+}
+
 #[tokio::test]
 async fn long_lists_are_compressed_and_written_as_yaml() {
     let cluster = filled().await;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use store::Embedded;
+use store::EmbeddedStore;
 
 use crate::cluster::{Cluster, admin};
 
@@ -29,7 +29,7 @@ async fn a_server_on_a_full_disk_serves_reads_and_says_why_it_takes_no_writes() 
     let path = directory.path().join("store");
     let open = |free_bytes_min| {
         let options = store::Options { free_bytes_min, ..store::Options::default() };
-        Arc::new(Embedded::open(&path, options).unwrap())
+        Arc::new(EmbeddedStore::open(&path, options).unwrap())
     };
     let server = Server::start(open(0), Options::without_controllers()).await.unwrap();
     assert_eq!(get(&server, "/readyz").await.0, 200);
@@ -57,7 +57,7 @@ async fn a_server_on_a_full_disk_serves_reads_and_says_why_it_takes_no_writes() 
 #[tokio::test]
 async fn a_collection_is_deleted_many_at_a_time() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Arc::new(Embedded::open(directory.path().join("store"), store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::open(directory.path().join("store"), store::Options::default()).unwrap());
     let cluster = Cluster(Server::start(store.clone(), Options::without_controllers()).await.unwrap());
     let maps = "/api/v1/namespaces/default/configmaps";
     let made = (0..300).map(|number| {
@@ -154,7 +154,7 @@ async fn events_are_read_selected_and_watched_as_before() {
 #[tokio::test]
 async fn a_backup_is_for_administrators_and_holds_everything() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Arc::new(Embedded::open(directory.path().join("store"), store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::open(directory.path().join("store"), store::Options::default()).unwrap());
     let cluster = Cluster(Server::start(store.clone(), Options::without_controllers()).await.unwrap());
     cluster.make("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
     let alice = User::authenticated("alice", &[]);
@@ -196,7 +196,7 @@ rules:
     let log = Log::open(&path, rotation).unwrap();
     let options =
         Options { audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)), ..Options::without_controllers() };
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let cluster = Cluster(Server::start(store, options).await.unwrap());
     let maps = "/api/v1/namespaces/default/configmaps";
     let map = json!({"metadata": {"name": "a"}, "data": {"k": "v"}});
@@ -281,7 +281,7 @@ rules:
     let log = Log::open(&path, rotation).unwrap();
     let options =
         Options { audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)), ..Options::without_controllers() };
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let cluster = Cluster(Server::start(store, options).await.unwrap());
     // Metadata with a name, in an envelope.
     let mut protobuf = b"k8s\0\x0a\x0c\x0a\x02v1\x12\x06Secret\x12\x07\x0a\x05\x0a\x03sec".to_vec();
@@ -342,7 +342,7 @@ async fn disconnected_client_is_in_the_audit_log() {
     let log = Log::open(&path, Rotation { file_bytes_max: 0, files_max: 0, age_max: Duration::ZERO }).unwrap();
     let options =
         Options { audit: Some(Audit::new(Policy::parse(policy).unwrap(), log)), ..Options::without_controllers() };
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let cluster = Cluster(Server::start(store, options).await.unwrap());
     let (sender, body) = futures::channel::mpsc::unbounded::<Result<http_body::Frame<Bytes>, std::io::Error>>();
     let request = Request::post("/api/v1/namespaces").body(http_body_util::StreamBody::new(body)).unwrap();
@@ -418,7 +418,7 @@ async fn times_in_objects_and_audit_events_come_from_the_clock() {
         clock: clock::Clock::starting_at(api::time::Timestamp::parse("2031-02-03T04:05:06Z").unwrap()),
         ..Options::without_controllers()
     };
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let cluster = Cluster(Server::start(store, options).await.unwrap());
     let announced = cluster.0.announce(apiserver::serving::presence::Presence {
         address: "192.0.2.1:6443".parse().unwrap(),

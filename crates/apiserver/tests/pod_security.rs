@@ -5,7 +5,7 @@ use std::sync::Arc;
 use apiserver::{Options, Server};
 use registry::pod_security::Configuration;
 use serde_json::{Value, json};
-use store::Embedded;
+use store::EmbeddedStore;
 
 use crate::cluster::{Cluster, admin, pod};
 
@@ -85,7 +85,7 @@ async fn invalid_labels_are_refused_unless_they_stay() {
 async fn start_with(configuration: Value) -> Cluster {
     let document = api::json::parse(configuration.to_string().as_bytes()).unwrap();
     let pod_security = Configuration::read(&document).unwrap();
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let cluster =
         Cluster(Server::start(store, Options { pod_security, ..Options::without_controllers() }).await.unwrap());
     for name in ["ns", "free"] {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use apiserver::Options;
 use apiserver::identity::User;
@@ -15,17 +16,19 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::client::TlsStream;
 
 use crate::cluster::{Cluster, admin, node, pod};
 use crate::network::Network;
 
-type Received = Arc<Mutex<Vec<String>>>;
+type ReceivedRequests = Arc<Mutex<Vec<String>>>;
 
 /// A web server that answers with the request: method, path, body and some headers.
-async fn web() -> (SocketAddr, Received) {
+async fn web() -> (SocketAddr, ReceivedRequests) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let (address, received) = (listener.local_addr().unwrap(), Received::default());
+    let (address, received) = (listener.local_addr().unwrap(), ReceivedRequests::default());
     let seen = received.clone();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
@@ -40,7 +43,7 @@ async fn web() -> (SocketAddr, Received) {
     (address, received)
 }
 
-async fn answer(seen: Received, mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(seen: ReceivedRequests, mut request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().to_string();
     if request.headers().contains_key("upgrade") {
         let upgrade = hyper::upgrade::on(&mut request);
@@ -124,6 +127,139 @@ async fn upgrades_pass_through_service_proxy() {
     assert_eq!(&answer, b"PING");
     drop(stream);
     network.end().await;
+}
+
+/// Opens a connection and upgrades it; none if the server closes it.
+async fn upgraded(network: &Network) -> Option<TlsStream<TcpStream>> {
+    let mut stream = network.try_stream_http1().await.ok()?;
+    let head = "GET /api/v1/namespaces/ns/services/web:80/proxy/ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.ok()?;
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(stream.read_u8().await.ok()?);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
+    Some(stream)
+}
+
+#[tokio::test]
+async fn upgraded_connections_count_until_they_end() {
+    let (address, _) = web().await;
+    // One address may have three of four connections.
+    let options = Options { connections_max: 4, ..mapped(address) };
+    let network = Network::start_with(store::Options::default(), options).await;
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.push(upgraded(&network).await.unwrap());
+    }
+    assert!(upgraded(&network).await.is_none());
+    open.pop();
+    let free = async {
+        while upgraded(&network).await.is_none() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), free).await.unwrap();
+    drop(open);
+    network.end().await;
+}
+
+/// A server that accepts connections, sends these bytes, and then nothing.
+async fn silent(begin: &'static [u8]) -> (SocketAddr, Arc<Semaphore>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, accepted) = (listener.local_addr().unwrap(), Arc::new(Semaphore::new(0)));
+    let counted = accepted.clone();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            stream.write_all(begin).await.unwrap();
+            open.push(stream);
+            counted.add_permits(1);
+        }
+    });
+    (address, accepted)
+}
+
+#[tokio::test]
+async fn endless_answers_are_counted_by_user() {
+    let (address, _) = silent(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nbegin").await;
+    // Each exchange counts as 256 KiB.
+    let options = Options { answer_bytes_max: 4 << 20, ..mapped(address) };
+    let network = Network::start_with(store::Options::default(), options).await;
+    let mut admin = network.connect().await;
+    let path = "/api/v1/namespaces/ns/services/web:80/proxy/endless";
+    let mut answers = Vec::new();
+    for number in 0..16 {
+        let answer = admin.send("GET", path, &[], &Value::Null).await;
+        assert_eq!(answer.status(), 200, "{number}");
+        answers.push(answer);
+    }
+    assert_eq!(admin.send("GET", path, &[], &Value::Null).await.status(), 429);
+    assert_eq!(admin.ask("GET", "/api/v1/namespaces/ns/configmaps", &Value::Null).await.0, 200);
+    drop(answers);
+    let again = async {
+        while admin.send("GET", path, &[], &Value::Null).await.status() == 429 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), again).await.unwrap();
+    network.end().await;
+}
+
+#[tokio::test]
+async fn silent_servers_hold_no_seats() {
+    let (address, accepted) = silent(b"").await;
+    let options = Options { reads_max: 10, writes_max: 10, ..mapped(address) };
+    let cluster = Arc::new(Cluster::with(options).await);
+    let binding = json!({
+        "metadata": {"name": "jane"}, "subjects": [{"kind": "User", "name": "jane"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+    });
+    cluster.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding).await;
+    let jane = User::authenticated("jane", &["system:authenticated"]);
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..40 {
+        let (cluster, jane) = (cluster.clone(), jane.clone());
+        waiting.spawn(async move {
+            cluster.ask(&jane, "GET", "/api/v1/namespaces/ns/services/web:80/proxy/silent", Value::Null).await
+        });
+    }
+    let all = tokio::time::timeout(Duration::from_secs(10), accepted.acquire_many(40)).await;
+    assert!(all.is_ok(), "only {} requests reached the server", accepted.available_permits());
+    assert_eq!(cluster.ask(&jane, "GET", "/api/v1/namespaces/ns/configmaps", Value::Null).await.0, 200);
+}
+
+#[tokio::test]
+async fn endpoints_are_examined_within_a_limit() {
+    let cluster = Cluster::start().await;
+    let simulated = json!({"metadata": {"name": "sim"}, "status": {"nodeInfo": {"kernelVersion": "simulated"}}});
+    cluster.make("/api/v1/nodes", simulated).await;
+    let service = json!({"metadata": {"name": "web"}, "spec": {"ports": [{"name": "http", "port": 80}]}});
+    cluster.make("/api/v1/namespaces/ns/services", service).await;
+    cluster.make("/api/v1/namespaces/ns/pods", pod("p", "sim")).await;
+    let status = json!({"status": {"podIP": "10.1.0.1", "podIPs": [{"ip": "10.1.0.1"}]}});
+    let (code, _) = cluster.ask(&admin(), "PATCH", "/api/v1/namespaces/ns/pods/p/status", status).await;
+    assert_eq!(code, 200);
+    let slice = |name: String, endpoints: Value| {
+        json!({
+            "metadata": {"name": name, "labels": {"kubernetes.io/service-name": "web"}}, "addressType": "IPv4",
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP"}], "endpoints": endpoints,
+        })
+    };
+    let path = "/apis/discovery.k8s.io/v1/namespaces/ns/endpointslices";
+    let target = json!({"kind": "Pod", "namespace": "ns", "name": "p"});
+    let ready = json!([{"addresses": ["10.1.0.1"], "conditions": {"ready": true}, "targetRef": target}]);
+    cluster.make(path, slice("z".to_owned(), ready)).await;
+    let (_, message) = refusal(&cluster, &admin(), "namespaces/ns/services/web:http/proxy/").await;
+    assert!(message.contains("are simulated"), "{message}");
+    for number in 0..10 {
+        let endpoint =
+            |it: usize| json!({"addresses": [format!("10.2.{number}.{}", it % 250)], "conditions": {"ready": false}});
+        let endpoints: Vec<Value> = (0..1000).map(endpoint).collect();
+        cluster.make(path, slice(format!("a{number}"), Value::from(endpoints))).await;
+    }
+    let (_, message) = refusal(&cluster, &admin(), "namespaces/ns/services/web:http/proxy/").await;
+    assert_eq!(message, "no endpoints available for service \"web\"");
 }
 
 async fn refusal(cluster: &Cluster, user: &User, path: &str) -> (u16, String) {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use apiserver::Options;
 use apiserver::identity::User;
-use apiserver::server::{Connecting, ContainerUsage, Kubelets, Logs, LogsFailure, Usage};
+use apiserver::server::{ConnectFuture, ContainerUsage, Kubelets, Logs, LogsFailure, Usage};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -40,7 +40,7 @@ impl Kubelets for Agents {
         HashMap::from([("a".to_owned(), Usage { cpu_nanocores: 1_234_567, memory_bytes: 2048 })])
     }
 
-    fn connect(&self, _: Option<api::json::Value>, name: String) -> Connecting {
+    fn connect(&self, _: Option<api::json::Value>, name: String) -> ConnectFuture {
         let seconds = self.seconds.load(Ordering::Relaxed);
         Box::pin(async move {
             if name != "real" {

@@ -9,11 +9,11 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use store::{Embedded, Store, Write};
+use store::{EmbeddedStore, Store, Write};
 
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 
-async fn server(store: &Arc<Embedded>, addresses: &str, ports: &str) -> Arc<Server> {
+async fn server(store: &Arc<EmbeddedStore>, addresses: &str, ports: &str) -> Arc<Server> {
     let options = Options {
         service_addresses: addresses.parse().unwrap(),
         service_ports: ports.parse().unwrap(),
@@ -22,8 +22,8 @@ async fn server(store: &Arc<Embedded>, addresses: &str, ports: &str) -> Arc<Serv
     Server::start(store.clone(), options).await.unwrap()
 }
 
-fn store() -> Arc<Embedded> {
-    Arc::new(Embedded::in_memory(store::Options::default()).unwrap())
+fn store() -> Arc<EmbeddedStore> {
+    Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap())
 }
 
 async fn ask(server: &Arc<Server>, method: &str, path: &str, body: Value) -> (u16, Value) {

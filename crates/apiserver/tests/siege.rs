@@ -53,14 +53,14 @@ struct Siege {
 }
 
 /// The server, in this process or as a separate one.
-enum Besieged {
+enum BesiegedServer {
     Here(Network),
     There(Child, #[expect(dead_code, reason = "removed with it")] tempfile::TempDir),
 }
 
-impl Drop for Besieged {
+impl Drop for BesiegedServer {
     fn drop(&mut self) {
-        if let Besieged::There(child, _) = self {
+        if let BesiegedServer::There(child, _) = self {
             // It may already have exited.
             let _ = child.kill();
             let _ = child.wait();
@@ -68,7 +68,7 @@ impl Drop for Besieged {
     }
 }
 
-impl Besieged {
+impl BesiegedServer {
     async fn here() -> (Self, Arc<Place>) {
         let users = ["jane", "mallory", "nobody"].map(|name| (name.to_owned(), User::authenticated(name, &[])));
         let options = Options { tokens: users.into(), connections_max: 300, ..Options::without_controllers() };
@@ -85,7 +85,8 @@ impl Besieged {
         std::fs::write(&tokens, "jane,jane,1\nmallory,mallory,2\nnobody,nobody,3\n").unwrap();
         let bundle = Bundle::load_or_create(&data.join("pki"), &addresses()).unwrap();
         let child = Command::new(program)
-            .args(["apiserver", "--port=0", "--data-dir"])
+            // A node has the log that is followed.
+            .args(["up", "--nodes=1", "--port=0", "--data-dir"])
             .arg(&data)
             .arg("--token-auth-file")
             .arg(&tokens)
@@ -114,8 +115,8 @@ impl Besieged {
 
     fn kibibytes(&self) -> u64 {
         let process = match self {
-            Besieged::Here(_) => "self".to_owned(),
-            Besieged::There(child, _) => child.id().to_string(),
+            BesiegedServer::Here(_) => "self".to_owned(),
+            BesiegedServer::There(child, _) => child.id().to_string(),
         };
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
@@ -255,8 +256,8 @@ fn well_behaved_client_is_unaffected() {
     raise_file_limit();
     let (servers, clients, watchers, foreign) = (runtime(3), runtime(1), runtime(1), runtime(2));
     let (besieged, place) = match &program {
-        Some(program) => clients.block_on(Besieged::there(Path::new(program))),
-        None => servers.block_on(Besieged::here()),
+        Some(program) => clients.block_on(BesiegedServer::there(Path::new(program))),
+        None => servers.block_on(BesiegedServer::here()),
     };
     let siege = Arc::new(Siege {
         place,
@@ -341,7 +342,7 @@ fn well_behaved_client_is_unaffected() {
         assert!(after.saturating_sub(before) < MEMORY_KEPT_MAX, "{before} {after}");
     }
     drop(siege);
-    if let Besieged::Here(network) = &besieged {
+    if let BesiegedServer::Here(network) = &besieged {
         servers.block_on(network.end());
     }
     servers.shutdown_background();

@@ -12,22 +12,22 @@ use serde_json::{Value, json};
 
 /// Resources of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Held {
+struct ResourceUse {
     tasks: usize,
     descriptors: usize,
     kibibytes: u64,
 }
 
-fn held() -> Held {
+fn held() -> ResourceUse {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse().ok()).unwrap_or(0);
     let descriptors = std::fs::read_dir("/proc/self/fd").map(Iterator::count).unwrap_or(0);
-    Held { tasks: tokio::runtime::Handle::current().metrics().num_alive_tasks(), descriptors, kibibytes }
+    ResourceUse { tasks: tokio::runtime::Handle::current().metrics().num_alive_tasks(), descriptors, kibibytes }
 }
 
 /// Waits until what is held is no more than before.
-async fn settle(before: Held) -> Held {
+async fn settle(before: ResourceUse) -> ResourceUse {
     let started = Instant::now();
     loop {
         let now = held();
@@ -39,7 +39,7 @@ async fn settle(before: Held) -> Held {
 }
 
 /// Returns the resources once they are stable.
-async fn rest() -> Held {
+async fn rest() -> ResourceUse {
     let mut last = held();
     let mut same = 0;
     while same < 10 {
@@ -114,7 +114,7 @@ async fn load_that_has_passed_leaves_nothing_behind() {
     let before = rest().await;
     let started = Instant::now();
     let (mut round, mut requests) = (0, 0);
-    let mut samples: Vec<Held> = Vec::new();
+    let mut samples: Vec<ResourceUse> = Vec::new();
     while started.elapsed() < Duration::from_secs(seconds) {
         let visits = (0..6).map(|client| visit(&network, client, round));
         requests += futures(visits).await.into_iter().sum::<usize>();

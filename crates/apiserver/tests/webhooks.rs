@@ -10,6 +10,7 @@ mod conformance;
 mod conversion;
 mod converters;
 mod hostile;
+mod records;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -25,7 +26,7 @@ use base64::Engine as _;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use store::Embedded;
+use store::EmbeddedStore;
 
 use self::backend::Backend;
 
@@ -188,7 +189,7 @@ fn here(case: &Value, index: usize, backend: &Backend) -> Value {
 }
 
 /// A request whose audit event is compared once the server has stopped.
-struct Audited {
+struct AuditedRequest {
     audit_id: String,
     expected: Value,
     /// Number of the mutating webhooks of other cases that are called before those of this one.
@@ -196,7 +197,12 @@ struct Audited {
 }
 
 /// Plays the steps of a case. Returns the differences, and the audit events to compare.
-async fn steps(server: &Arc<Server>, backend: &Backend, index: usize, case: &Value) -> (Vec<String>, Vec<Audited>) {
+async fn steps(
+    server: &Arc<Server>,
+    backend: &Backend,
+    index: usize,
+    case: &Value,
+) -> (Vec<String>, Vec<AuditedRequest>) {
     let (mut differences, mut audited) = (Vec::new(), Vec::new());
     let name = index.to_string();
     backend.hooks.take(&name);
@@ -216,7 +222,7 @@ async fn steps(server: &Arc<Server>, backend: &Backend, index: usize, case: &Val
         differences.extend(difference_of_reviews(backend.hooks.take(&name), &step["reviews"]));
         // The recording has no events of connections that were not upgraded.
         if !request["path"].as_str().unwrap().contains("/exec?") {
-            audited.push(Audited { audit_id, expected: step["expect"]["auditAnnotations"].clone(), before: 0 });
+            audited.push(AuditedRequest { audit_id, expected: step["expect"]["auditAnnotations"].clone(), before: 0 });
         }
         server.settle().await.unwrap();
     }
@@ -252,7 +258,7 @@ fn annotation_key(key: &str, before: usize) -> String {
 }
 
 /// The annotations of an audit event that differ.
-fn difference_of_annotations(event: Option<&Value>, audited: &Audited) -> Option<String> {
+fn difference_of_annotations(event: Option<&Value>, audited: &AuditedRequest) -> Option<String> {
     let comparable = |text: &Value| {
         let text = text.as_str().unwrap();
         if let Some(count) = text.strip_prefix("<v*").and_then(|it| it.strip_suffix('>')?.parse().ok()) {
@@ -299,7 +305,7 @@ fn tokens() -> HashMap<String, User> {
 
 /// A server as the recorded one was, with flags of the case.
 async fn start(backend: &Backend, audit_log: &Path, runtime_config: &str) -> Arc<Server> {
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let service = |port| (("svcs".to_owned(), "hook".to_owned(), port), backend.addresses["good"].to_string());
     let policy =
         "{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{level: Request}]}";
@@ -362,10 +368,10 @@ fn mutating(case: &Value) -> Vec<(String, usize)> {
     requests.map(|it| (text(it), it["body"]["webhooks"].as_array().map_or(0, Vec::len))).collect()
 }
 
-type Played = (String, Vec<String>, Vec<Audited>);
+type CaseResult = (String, Vec<String>, Vec<AuditedRequest>);
 
 /// Plays cases one after the other, and those that take time at the same time.
-async fn play(server: &Arc<Server>, backend: &Backend, cases: &[(usize, Value)]) -> Vec<Played> {
+async fn play(server: &Arc<Server>, backend: &Backend, cases: &[(usize, Value)]) -> Vec<CaseResult> {
     let mut played = Vec::new();
     let id = |case: &Value| case["id"].as_str().unwrap().to_owned();
     for (index, case) in cases.iter().filter(|(_, case)| !takes_time(case)) {
@@ -429,7 +435,7 @@ async fn replay(prefix: &str) {
         server.stop().await.unwrap();
         let events = events(&audit_log);
         for (id, mut differences, audited) in played {
-            let compare = |it: &Audited| difference_of_annotations(events.get(&it.audit_id), it);
+            let compare = |it: &AuditedRequest| difference_of_annotations(events.get(&it.audit_id), it);
             differences.extend(audited.iter().filter_map(compare));
             match (gaps.contains(id.as_str()), differences.is_empty()) {
                 (true, true) => wrong.push(format!("{id}: agrees now, take it off the list")),

@@ -15,7 +15,7 @@ use celplane_bench::load::pods;
 use celplane_bench::table::{NONE, Table};
 use http::{Method, Request};
 use http_body_util::{BodyExt as _, Full};
-use store::Embedded;
+use store::EmbeddedStore;
 
 /// Flag that makes the bench repeat one workload: name and number.
 const REPEAT: &str = "--repeat";
@@ -86,7 +86,7 @@ fn repeat(what: &str, count: u64) -> ExitCode {
 }
 
 async fn work(what: &str, count: u64) -> anyhow::Result<()> {
-    let store = Arc::new(Embedded::in_memory(store::Options::default())?);
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default())?);
     let server =
         Server::start(store, Options { features: Features::default(), ..Options::without_controllers() }).await?;
     let admin = User::authenticated("admin", &["system:masters"]);

@@ -15,7 +15,7 @@ use celplane_bench::memory;
 use celplane_bench::table::Table;
 use http::{Method, Request};
 use http_body_util::Full;
-use store::Embedded;
+use store::EmbeddedStore;
 
 /// Policies, bindings of each, and requests.
 const CONFIGURATIONS: [(usize, usize, usize); 5] =
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 }
 
 async fn start(policies: usize, bindings: usize) -> Option<Arc<Server>> {
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).ok()?);
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).ok()?);
     let server = Server::start(store, Options::without_controllers()).await.ok()?;
     for policy in 0..policies {
         let body = format!(

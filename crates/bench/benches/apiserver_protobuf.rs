@@ -12,7 +12,7 @@ use apiserver::{Options, Server};
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use store::Embedded;
+use store::EmbeddedStore;
 
 const COUNT: usize = 13_000;
 const ROUNDS: usize = 9;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
 async fn run(count: usize, rounds: usize) -> Result<(), Failure> {
     let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\n")?;
     let options = Options { tokens, ..Options::without_controllers() };
-    let server = Server::start(Arc::new(Embedded::in_memory(store::Options::default())?), options).await?;
+    let server = Server::start(Arc::new(EmbeddedStore::in_memory(store::Options::default())?), options).await?;
     for number in 0..count {
         let name = format!("web-{number:05}");
         let resources = api::json!({"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}});

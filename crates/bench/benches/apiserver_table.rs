@@ -14,7 +14,7 @@ use bytes::Bytes;
 use celplane_bench::columns::{ALL, Way, object, schema};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
-use store::Embedded;
+use store::EmbeddedStore;
 
 const COUNT: usize = 10_000;
 const ROUNDS: usize = 9;
@@ -54,7 +54,7 @@ async fn run(count: usize, rounds: usize) -> Result<(), Failure> {
     let tokens = Authenticator::parse_tokens("admin,admin,1,system:masters\n")?;
     // All cells are wanted here.
     let options = Options { features, tokens, table_cost_max: u64::MAX, ..Options::without_controllers() };
-    let server = Server::start(Arc::new(Embedded::in_memory(store::Options::default())?), options).await?;
+    let server = Server::start(Arc::new(EmbeddedStore::in_memory(store::Options::default())?), options).await?;
     for (plural, kind, way) in KINDS {
         let columns: Vec<Value> = way.map_or_else(Vec::new, |way| ALL.iter().map(|it| it.definition(way)).collect());
         let definition = definition(plural, kind, columns);

@@ -3,7 +3,7 @@
 //! Under `cargo test` a tenth of the expressions goes through, and nothing is timed.
 
 use cel_kubernetes::cache::Cache;
-use cel_kubernetes::compile::{CompileError, Compiled, Environment};
+use cel_kubernetes::compile::{CompileError, CompiledExpression, Environment};
 use cel_kubernetes::environments::{Dialect, toleration};
 use celplane_bench::memory::{resident_bytes, size};
 use celplane_bench::table::{NONE, Table, time};
@@ -26,7 +26,7 @@ const HOT: usize = 100;
 
 const LOOKUPS_PER_THREAD: u32 = 400_000;
 
-type Programs = Cache<Compiled, CompileError>;
+type Programs = Cache<CompiledExpression, CompileError>;
 
 fn main() -> ExitCode {
     let measuring = std::env::args().any(|argument| argument == "--bench");

@@ -5,7 +5,7 @@ use api::json;
 use api::json_path::{JsonPath, print_results};
 use cel::program::{Limits, ListSink};
 use cel::value::Value;
-use cel_kubernetes::compile::{Compiled, Environment};
+use cel_kubernetes::compile::{CompiledExpression, Environment};
 use cel_kubernetes::environments::Dialect;
 use cel_kubernetes::environments::printer_column::{self, Object};
 use cel_kubernetes::places::read_schema;
@@ -24,16 +24,16 @@ const OBJECT: &str = r#"{"apiVersion": "example.com/v1", "kind": "Gateway", "met
     "spec": {"servers": [{"hosts": ["prod.example.com", "www.example.com"]}, {"hosts": ["test.example.com", "prod.example.com"]}]}}"#;
 
 /// Prepared state for printing a column.
-struct Ready {
+struct PreparedColumn {
     schema: TypedSchema,
     environment: Environment,
     object: json::Value,
 }
 
-fn ready() -> Option<Ready> {
+fn ready() -> Option<PreparedColumn> {
     let schema = read_schema(&json::parse(SCHEMA.as_bytes()).ok()?).ok()?;
     let environment = printer_column::environment(Dialect::KUBERNETES, &schema).ok()?;
-    Some(Ready { schema, environment, object: json::parse(OBJECT.as_bytes()).ok()? })
+    Some(PreparedColumn { schema, environment, object: json::parse(OBJECT.as_bytes()).ok()? })
 }
 
 /// One kind of work, done both ways: the expression's first, then the path's.
@@ -85,7 +85,7 @@ fn compile_path() -> Option<Batch> {
 }
 
 fn find_expression() -> Option<Batch> {
-    let Ready { schema, environment, object } = ready()?;
+    let PreparedColumn { schema, environment, object } = ready()?;
     let compiled = environment.compile(EXPRESSION).ok()?;
     Some(batch(move || compiled.eval(&Object { schema: &schema, document: &object }).result.is_ok()))
 }
@@ -97,7 +97,7 @@ fn find_path() -> Option<Batch> {
 }
 
 fn print_expression() -> Option<Batch> {
-    let Ready { schema, environment, object } = ready()?;
+    let PreparedColumn { schema, environment, object } = ready()?;
     let compiled = environment.compile(EXPRESSION).ok()?;
     let mut text = String::new();
     Some(batch(move || {
@@ -108,7 +108,7 @@ fn print_expression() -> Option<Batch> {
 }
 
 /// As the server prints: while it evaluates, so that no list is made.
-fn print_expression_to(text: &mut String, compiled: &Compiled, input: &Object<'_>) {
+fn print_expression_to(text: &mut String, compiled: &CompiledExpression, input: &Object<'_>) {
     let mut printer = Printer { text, is_behind_element: false };
     let evaluation = compiled.eval_list(input, Limits::cost(printer_column::LIMITS.runtime_cost), &mut printer);
     if let Ok(Some(value)) = evaluation.result {
@@ -170,7 +170,7 @@ fn print_path_to(text: &mut String, path: &JsonPath, object: &json::Value) {
 }
 
 fn everything_expression() -> Option<Batch> {
-    let Ready { schema, environment, object } = ready()?;
+    let PreparedColumn { schema, environment, object } = ready()?;
     Some(batch(move || {
         let compiled = environment.compile(EXPRESSION).ok()?;
         let mut text = String::new();
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn both_ways_find_the_same_hosts() {
-        let Ready { schema, environment, object } = ready().unwrap();
+        let PreparedColumn { schema, environment, object } = ready().unwrap();
         let compiled = environment.compile(EXPRESSION).unwrap();
         let input = Object { schema: &schema, document: &object };
         let value = compiled.eval(&input).result.unwrap();

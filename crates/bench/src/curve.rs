@@ -3,7 +3,7 @@
 mod plot;
 mod scenario;
 
-use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::compile::CompiledExpression;
 use cel_kubernetes::environments::device::Device;
 use cel_kubernetes::environments::devices::Devices;
 use dra::constraints::first_set::{FirstSet, Outcome};
@@ -13,7 +13,7 @@ pub use scenario::{Order, SCENARIOS, Scenario};
 
 /// Measurements.
 #[derive(Debug)]
-pub struct Measured {
+pub struct Measurement {
     /// `found` or `none`.
     pub result: &'static str,
     /// Number of sets.
@@ -38,7 +38,7 @@ const COST_MAX: u64 = 100_000_000;
 
 /// Searches, and tries every set.
 #[must_use]
-pub fn measure(scenario: &Scenario, count_devices: usize, count: usize, order: Order) -> Option<Measured> {
+pub fn measure(scenario: &Scenario, count_devices: usize, count: usize, order: Order) -> Option<Measurement> {
     let compiled = scenario.compile(count)?;
     let size = if scenario.name.contains("one too short") { count } else { count_devices };
     let mut owned = Vec::with_capacity(count_devices);
@@ -69,7 +69,7 @@ pub fn measure(scenario: &Scenario, count_devices: usize, count: usize, order: O
         Outcome::Failed(_) => "failed",
         Outcome::TooCostly => "too costly",
     };
-    Some(Measured { result, sets, all, is_estimate, visits, cost: meter.cost, remembered: meter.remembered })
+    Some(Measurement { result, sets, all, is_estimate, visits, cost: meter.cost, remembered: meter.remembered })
 }
 
 /// Number of sets up to and including this one.
@@ -88,7 +88,7 @@ fn rank(of: usize, set: &[usize]) -> u64 {
 }
 
 /// Mean cost of a set, from a sample of a thousand.
-fn mean_cost(compiled: &Compiled, devices: &[&Device], count: usize) -> u64 {
+fn mean_cost(compiled: &CompiledExpression, devices: &[&Device], count: usize) -> u64 {
     const SAMPLES: u64 = 1_000;
     let mut state = 0x1234_5678_9ABC_DEF1_u64;
     let mut total = 0_u64;

@@ -5,7 +5,7 @@ use crate::engine::{Batch, Engine, Evaluation, batch};
 use cel::checker::TypedAst;
 use cel::program::{Program, Verdict};
 use cel::source::Source;
-use cel_kubernetes::compile::{Compiled, Environment};
+use cel_kubernetes::compile::{CompiledExpression, Environment};
 use cel_kubernetes::environments::node_affinity::{Labels, Node};
 use cel_kubernetes::environments::toleration::Taint;
 use cel_kubernetes::environments::{Dialect, node_affinity, toleration};
@@ -41,7 +41,7 @@ fn evaluate(case: &Case) -> Option<Evaluation> {
 }
 
 /// Evaluates again and again, on input that is read in place.
-fn verdict(compiled: Compiled, input: &Input) -> Option<Box<dyn FnMut() -> Verdict>> {
+fn verdict(compiled: CompiledExpression, input: &Input) -> Option<Box<dyn FnMut() -> Verdict>> {
     use std::hint::black_box;
     Some(match input {
         Input::Taint(fields) => {

@@ -8,7 +8,7 @@ use crate::{ours, recorded};
 use std::process::ExitCode;
 
 /// A column of figures from another run: its header, and nanoseconds by the case's name.
-pub type Recorded = (&'static str, fn(&str) -> Option<f64>);
+pub type RecordedColumn = (&'static str, fn(&str) -> Option<f64>);
 
 /// One bench of an engine and a case, with recorded figures.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct Bench {
     /// The work to time, if the engine can do it.
     pub work: fn(&Engine, &Case) -> Option<Batch>,
     /// Figures recorded in another run.
-    pub recorded: Option<Recorded>,
+    pub recorded: Option<RecordedColumn>,
     /// Printed below the table.
     pub note: &'static str,
 }
@@ -82,9 +82,9 @@ const STATISTICS: &[(&str, Statistic)] =
     &[("median sample", |timing| timing.median_ns), ("fastest sample", |timing| timing.min_ns)];
 
 /// A case and its timings: ours, then the peers' in their order.
-type Measured = (Case, Vec<Option<Timing>>);
+type MeasuredCase = (Case, Vec<Option<Timing>>);
 
-fn measure(bench: &Bench, peers: &[Engine]) -> Vec<Measured> {
+fn measure(bench: &Bench, peers: &[Engine]) -> Vec<MeasuredCase> {
     let harness = on_this_machine();
     let measure_case = |case: Case| {
         let mut work = vec![(bench.work)(&ours::ENGINE, &case)];
@@ -95,7 +95,7 @@ fn measure(bench: &Bench, peers: &[Engine]) -> Vec<Measured> {
     cases::all().into_iter().map(measure_case).collect()
 }
 
-fn render(bench: &Bench, peers: &[Engine], measured: &[Measured], pick: Statistic) -> Table {
+fn render(bench: &Bench, peers: &[Engine], measured: &[MeasuredCase], pick: Statistic) -> Table {
     let mut header = vec!["case".to_owned(), "ours".to_owned()];
     header.extend(peers.iter().map(|engine| engine.name.to_owned()));
     header.extend(peers.iter().map(|engine| format!("{} / ours", engine.name)));

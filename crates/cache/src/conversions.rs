@@ -6,7 +6,7 @@
 use locks::Mutex;
 use std::sync::{Arc, OnceLock};
 
-use crate::stored::Served;
+use crate::stored::ServedObject;
 
 /// More versions of an object are not kept.
 const VERSIONS_MAX: usize = 16;
@@ -24,7 +24,7 @@ struct Conversion {
     /// The state of the definition that it was made under.
     edition: u64,
     version: Box<str>,
-    object: Arc<Served>,
+    object: Arc<ServedObject>,
 }
 
 impl Conversions {
@@ -37,13 +37,13 @@ impl Conversions {
         self.is_result
     }
 
-    pub(crate) fn get(&self, edition: u64, version: &str) -> Option<Arc<Served>> {
+    pub(crate) fn get(&self, edition: u64, version: &str) -> Option<Arc<ServedObject>> {
         let kept = self.kept.get()?.lock();
         let found = kept.iter().find(|it| it.edition == edition && *it.version == *version);
         found.map(|it| it.object.clone())
     }
 
-    pub(crate) fn keep(&self, edition: u64, version: &str, object: Arc<Served>) {
+    pub(crate) fn keep(&self, edition: u64, version: &str, object: Arc<ServedObject>) {
         let kept = self.kept.get_or_init(Box::default);
         let mut kept = kept.lock();
         kept.retain(|it| it.edition == edition && *it.version != *version);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use api::json::Value;
 
-use crate::stored::Served;
+use crate::stored::ServedObject;
 use registry::resources::Resource;
 
 /// An invalid selector, in Kubernetes' words.
@@ -78,7 +78,7 @@ impl Selector {
     }
 
     /// As [`Selector::matches`], for an object that is not decoded if what was taken out of it suffices.
-    pub fn matches_served(&self, key: &str, object: &Served) -> bool {
+    pub fn matches_served(&self, key: &str, object: &ServedObject) -> bool {
         let (name, namespace) = (|| key.rsplit('/').next(), || key.rsplit('/').nth(1));
         self.terms.iter().all(|term| {
             let equal = match term.field.as_str() {
@@ -186,7 +186,7 @@ pub fn value_of<'o>(object: &'o Value, field: &str, is_plain: bool) -> Cow<'o, s
 }
 
 /// The value of a field in an object that is not decoded.
-pub fn value_in<'o>(object: &'o Served, field: &str, is_plain: bool) -> Cow<'o, str> {
+pub fn value_in<'o>(object: &'o ServedObject, field: &str, is_plain: bool) -> Cow<'o, str> {
     value(field, is_plain, &|path| object.text_at(path))
 }
 
@@ -262,7 +262,7 @@ mod tests {
             registry::defaults::apply(of, &mut object, "");
             api::metadata::set(&mut object, "creationTimestamp", "t");
             let stored = crate::stored::encode(&mut object.clone()).unwrap();
-            let served = Served::new(&stored, 1).unwrap();
+            let served = ServedObject::new(&stored, 1).unwrap();
             for (field, value) in expected.get("fields").and_then(Value::as_object).unwrap().iter() {
                 for found in [value_of(&object, field, false), value_in(&served, field, false)] {
                     if Some(&*found) != value.as_str() {

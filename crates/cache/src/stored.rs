@@ -2,7 +2,7 @@
 //!
 //! A stored value is the object's JSON without `metadata.resourceVersion`, preceded by an outline of it: the
 //! position of the version, which is the revision of the write and known only after it, and the positions of
-//! `metadata` and its `managedFields`, which are often read alone or skipped. [`Served`] is the text with the
+//! `metadata` and its `managedFields`, which are often read alone or skipped. [`ServedObject`] is the text with the
 //! version in place, created once per change and shared by all readers and watchers of the object. Values of
 //! the first format, which had no outline, are also read.
 
@@ -15,6 +15,7 @@ use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
 use super::attributes::Attributes;
 use super::conversions::Conversions;
+use super::encodings::{Budget, Encodings, Row};
 
 /// Positions of the parts of an object in its text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl Outline {
 
 /// An object as it is sent: compact JSON with its version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Served {
+pub struct ServedObject {
     /// The revision of its last change.
     pub revision: u64,
     /// The text.
@@ -73,6 +74,7 @@ pub struct Served {
     /// Length as an item of a protobuf list, cached after the first use.
     message_bytes: OnceLock<u32>,
     conversions: Conversions,
+    encodings: Encodings,
 }
 
 /// Value of `spec.nodeName`.
@@ -164,7 +166,7 @@ fn write_metadata(text: &mut String, metadata: &json::Object) -> Option<Outline>
     Some(outline)
 }
 
-impl Served {
+impl ServedObject {
     /// The object that a stored value holds since `revision`; none if the value is damaged.
     #[must_use]
     pub fn new(stored: &[u8], revision: u64) -> Option<Self> {
@@ -177,8 +179,8 @@ impl Served {
         let outline = outline.resized(0, version.len())?;
         let json = splice(before, &version, after);
         let (attributes, node_name, message_bytes) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let conversions = Conversions::default();
-        Some(Self { revision, json, outline, attributes, node_name, message_bytes, conversions })
+        let (conversions, encodings) = (Conversions::default(), Encodings::default());
+        Some(Self { revision, json, outline, attributes, node_name, message_bytes, conversions, encodings })
     }
 
     /// The same object at another revision, for deletions.
@@ -192,7 +194,8 @@ impl Served {
         let json = splice(before, &new, after);
         let (attributes, node_name) = (self.attributes.clone(), self.node_name.clone());
         let (message_bytes, conversions) = (OnceLock::new(), self.conversions.clone());
-        Self { revision, json, outline, attributes, node_name, message_bytes, conversions }
+        let encodings = Encodings::default();
+        Self { revision, json, outline, attributes, node_name, message_bytes, conversions, encodings }
     }
 
     /// The object that a webhook made of another version; none if the value is damaged.
@@ -253,10 +256,37 @@ impl Served {
         self.attributes.get_or_init(|| Arc::new(Attributes::of(&self.decode(), offered)))
     }
 
-    /// Returns the length as an item of a protobuf list: the result of `measure`, which is called once.
-    pub fn message_bytes(&self, measure: impl FnOnce() -> usize) -> usize {
-        let measured = self.message_bytes.get_or_init(|| u32::try_from(measure()).unwrap_or(u32::MAX));
+    /// Returns the length of the message of the object, which `encode` writes unless the length is known. The message is
+    /// kept if the budget allows.
+    pub fn message_bytes(&self, budget: &Arc<Budget>, encode: impl FnOnce() -> Vec<u8>) -> usize {
+        let measured = self.message_bytes.get_or_init(|| {
+            let message = encode();
+            self.encodings.keep_message(&message, budget);
+            u32::try_from(message.len()).unwrap_or(u32::MAX)
+        });
         usize::try_from(*measured).unwrap_or(usize::MAX)
+    }
+
+    /// The message of the object, if it is kept.
+    #[must_use]
+    pub fn message(&self) -> Option<&[u8]> {
+        self.encodings.message()
+    }
+
+    /// Keeps the message of the object if the budget allows.
+    pub fn keep_message(&self, message: &[u8], budget: &Arc<Budget>) {
+        self.encodings.keep_message(message, budget);
+    }
+
+    /// The row of the object in tables of its resource, if it is kept.
+    #[must_use]
+    pub fn row(&self) -> Option<&Row> {
+        self.encodings.row()
+    }
+
+    /// Keeps the row of the object, unless it is longer than the object.
+    pub fn keep_row(&self, row: Row) {
+        self.encodings.keep_row(row, self.json.len());
     }
 
     /// The node that the object is on, which is found once, without decoding the object; empty if it is on none.
@@ -340,15 +370,15 @@ mod tests {
         let text = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","creationTimestamp":"t","uid":"u"},"data":{"resourceVersion":"","b":"c"}}"#;
         let mut object = json::parse(text.as_bytes()).unwrap();
         let stored = encode(&mut object).unwrap();
-        let served = Served::new(&stored, 42).unwrap();
+        let served = ServedObject::new(&stored, 42).unwrap();
         let expected = r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","uid":"u","resourceVersion":"42","creationTimestamp":"t"},"data":{"resourceVersion":"","b":"c"}}"#;
         assert_eq!(served.json, expected.as_bytes());
         assert_eq!(served.at_revision(1234).json, expected.replace("42", "1234").as_bytes());
         let metadata = r#"{"name":"a","uid":"u","resourceVersion":"42","creationTimestamp":"t"}"#;
         assert_eq!(served.metadata(), Some(metadata.as_bytes()));
         assert_eq!(served.at_revision(1234).metadata(), Some(metadata.replace("42", "1234").as_bytes()));
-        assert_eq!(Served::new(&[0xFF; HEADER + 2], 1), None);
-        assert_eq!(Served::new(&[0; HEADER - 1], 1), None);
+        assert_eq!(ServedObject::new(&[0xFF; HEADER + 2], 1), None);
+        assert_eq!(ServedObject::new(&[0; HEADER - 1], 1), None);
     }
 
     #[test]
@@ -356,11 +386,11 @@ mod tests {
         let text = r#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","uid":"u","creationTimestamp":"t","managedFields":[{"manager":"m"}]},"spec":{}}"#;
         let stored = encode(&mut json::parse(text.as_bytes()).unwrap()).unwrap();
         let first = [&stored[..FIRST_HEADER], &stored[HEADER..]].concat();
-        assert_eq!(Served::new(&first, 42), Served::new(&stored, 42));
+        assert_eq!(ServedObject::new(&first, 42), ServedObject::new(&stored, 42));
         assert_eq!(document(&first), document(&stored));
         assert!(document(&first).is_some());
         for length in 0..first.len() {
-            assert_eq!(Served::new(&first[..length], 42), None, "cut off at {length}");
+            assert_eq!(ServedObject::new(&first[..length], 42), None, "cut off at {length}");
         }
     }
 
@@ -368,7 +398,7 @@ mod tests {
     fn labels_are_read_where_they_stand() {
         let served = |text: &str| {
             let mut object = json::parse(text.as_bytes()).unwrap();
-            Served::new(&encode(&mut object).unwrap(), 42).unwrap()
+            ServedObject::new(&encode(&mut object).unwrap(), 42).unwrap()
         };
         let labeled = served(
             r#"{"metadata":{"name":"a","creationTimestamp":"t","annotations":{"labels":"no"},"labels":{"a":"1","x/b":""}}}"#,
@@ -383,7 +413,7 @@ mod tests {
         let pod = |node: &str, phase: &str, label: &str| {
             let mut object = api::json!({"metadata": {"name": "a", "creationTimestamp": "t", "labels": {"l": label}},
                 "spec": {"containers": [{"name": "nodeName"}], "nodeName": node}, "status": {"phase": phase}});
-            Served::new(&encode(&mut object).unwrap(), 7).unwrap()
+            ServedObject::new(&encode(&mut object).unwrap(), 7).unwrap()
         };
         let (first, same) = (pod("n1", "Pending", "x"), pod("n1", "Running", "a much longer one"));
         same.inherit_node_name(&first);
@@ -403,7 +433,7 @@ mod tests {
         }
         // Missing fields can be added.
         let mut object = api::json!({"metadata": {"name": "a", "creationTimestamp": "t"}});
-        let nothing = Served::new(&encode(&mut object).unwrap(), 7).unwrap();
+        let nothing = ServedObject::new(&encode(&mut object).unwrap(), 7).unwrap();
         assert_eq!(&**nothing.node_name(), "");
         let next = pod("n1", "Pending", "x");
         next.inherit_node_name(&nothing);
@@ -415,13 +445,13 @@ mod tests {
         let text =
             r#"{"metadata":{"managedFields":[{"fieldsV1":{"f:a":{}}}],"name":"a","generation":1},"spec":{"b":"c"}}"#;
         let mut object = json::parse(text.as_bytes()).unwrap();
-        let served = Served::new(&encode(&mut object).unwrap(), 42).unwrap().at_revision(100);
+        let served = ServedObject::new(&encode(&mut object).unwrap(), 42).unwrap().at_revision(100);
         let (before, after) = served.around_managed_fields();
         let expected = r#"{"metadata":{"name":"a","resourceVersion":"100","generation":1},"spec":{"b":"c"}}"#;
         assert_eq!([before, after].concat(), expected.as_bytes());
         let (_, without) = text.split_once("}}}],").unwrap();
         let mut object = json::parse(format!("{{\"metadata\":{{{without}").as_bytes()).unwrap();
-        let served = Served::new(&encode(&mut object).unwrap(), 100).unwrap();
+        let served = ServedObject::new(&encode(&mut object).unwrap(), 100).unwrap();
         let (before, after) = served.around_managed_fields();
         assert_eq!([before, after].concat(), expected.as_bytes());
     }

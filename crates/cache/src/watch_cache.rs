@@ -30,13 +30,14 @@ use self::changes::{Budget, Changes};
 pub use self::changes::{Change, ChangeKind, event_line};
 use self::follow::Mailboxes;
 pub use self::follow::{Follower, Interest};
-pub use self::index::By;
+pub use self::index::IndexKey;
 use self::index::{Index, Indexes};
 use self::objects::Objects;
 pub use self::objects::{Entry, View};
 use crate::EVENTS_PREFIX;
 use crate::background::Tasks;
-use crate::stored::Served;
+use crate::encodings;
+use crate::stored::ServedObject;
 
 /// Key prefix of all objects.
 pub const ROOT: &str = "/registry/";
@@ -53,6 +54,9 @@ const TRIM_EVERY: Duration = Duration::from_secs(15);
 /// Approximate memory limit for the last changes of events: events have few watchers, which are never far
 /// behind.
 const EVENT_HISTORY_BYTES_MAX: usize = 16 << 20;
+
+/// Memory limit for messages of protobuf that are kept with their objects: those of about 25,000 pods.
+const ENCODING_BYTES_MAX: usize = 64 << 20;
 
 /// At the start this many objects are read at a time.
 const PAGE: usize = 10_000;
@@ -72,6 +76,8 @@ pub struct Cache {
     history: Arc<Budget>,
     /// Memory use of the changes of events.
     event_history: Arc<Budget>,
+    /// Memory use of encodings that are kept with objects.
+    encodings: Arc<encodings::Budget>,
     tasks: Tasks,
 }
 
@@ -99,14 +105,14 @@ pub struct Snapshot {
     /// The revision.
     pub revision: Revision,
     /// The objects, by key.
-    pub objects: Vec<(Arc<str>, Arc<Served>)>,
+    pub objects: Vec<(Arc<str>, Arc<ServedObject>)>,
     /// Number of objects that follow.
     pub remaining: usize,
 }
 
 /// The objects of a part of a resource as of one revision. Some may be outside of the part.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundObjects {
     /// The revision.
     pub revision: Revision,
     /// The objects.
@@ -152,6 +158,7 @@ impl Cache {
             progress: RwLock::new(watch.progress_request()),
             history: Arc::new(Budget::new(history_bytes_max)),
             event_history: Arc::new(Budget::new(EVENT_HISTORY_BYTES_MAX.min(history_bytes_max))),
+            encodings: encodings::Budget::new(ENCODING_BYTES_MAX),
             tasks: Tasks::default(),
         });
         for (prefix, objects) in by_prefix(page) {
@@ -165,6 +172,11 @@ impl Cache {
         cache.tasks.spawn("watch cache", follow(Arc::downgrade(&cache), store, watch));
         cache.tasks.spawn("watch cache trimmer", trim(Arc::downgrade(&cache)));
         Ok(cache)
+    }
+
+    /// The budget for encodings that are kept with objects.
+    pub fn encodings(&self) -> &Arc<encodings::Budget> {
+        &self.encodings
     }
 
     /// Replaces the known state by the stored one, after changes were missed.
@@ -328,10 +340,10 @@ async fn read_all(store: &dyn Store, revision: Option<Revision>) -> Result<Page,
 }
 
 /// The objects of a page as they are served, by resource.
-fn by_prefix(page: Page) -> HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> {
-    let mut by_prefix: HashMap<Box<str>, BTreeMap<Arc<str>, Arc<Served>>> = HashMap::new();
+fn by_prefix(page: Page) -> HashMap<Box<str>, BTreeMap<Arc<str>, Arc<ServedObject>>> {
+    let mut by_prefix: HashMap<Box<str>, BTreeMap<Arc<str>, Arc<ServedObject>>> = HashMap::new();
     for entry in page.entries.into_iter().filter(|entry| is_object(&entry.key)) {
-        let Some(served) = Served::new(&entry.value, entry.revision) else {
+        let Some(served) = ServedObject::new(&entry.value, entry.revision) else {
             error!(key = %entry.key, "Skipped damaged object");
             continue;
         };
@@ -352,7 +364,7 @@ fn prefix_of(key: &str) -> &str {
 }
 
 impl State {
-    fn set_objects(&mut self, objects: BTreeMap<Arc<str>, Arc<Served>>) {
+    fn set_objects(&mut self, objects: BTreeMap<Arc<str>, Arc<ServedObject>>) {
         self.bytes = objects.values().map(|object| object.json.len()).fold(0, usize::saturating_add);
         self.objects = Objects::from_sorted(objects);
         self.indexes = Indexes::default();
@@ -382,7 +394,7 @@ impl ResourceCache {
 
     fn apply(&self, event: store::Event) {
         let served = match &event.value {
-            Some(value) => match Served::new(value, event.revision) {
+            Some(value) => match ServedObject::new(value, event.revision) {
                 Some(served) => Some(Arc::new(served)),
                 None => {
                     error!(key = %event.key, "Skipped damaged object");
@@ -396,14 +408,15 @@ impl ResourceCache {
         let state = &mut *state;
         let previous = match &served {
             _ if !self.keeps_objects => {
-                let previous = event.previous.and_then(|previous| Served::new(&previous.value, previous.revision));
+                let previous =
+                    event.previous.and_then(|previous| ServedObject::new(&previous.value, previous.revision));
                 previous.map(Arc::new)
             }
             Some(served) => state.objects.insert(event.key.clone(), served.clone()),
             None => state.objects.remove(&event.key),
         };
         let keeps_objects = self.keeps_objects;
-        let texts = |object: Option<&Arc<Served>>| object.filter(|_| keeps_objects).map_or(0, |it| it.json.len());
+        let texts = |object: Option<&Arc<ServedObject>>| object.filter(|_| keeps_objects).map_or(0, |it| it.json.len());
         state.bytes = state.bytes.saturating_add(texts(served.as_ref())).saturating_sub(texts(previous.as_ref()));
         if let (Some(served), Some(previous)) = (&served, &previous) {
             served.inherit_node_name(previous);
@@ -423,7 +436,7 @@ impl ResourceCache {
 
     /// An object.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<Arc<Served>> {
+    pub fn get(&self, key: &str) -> Option<Arc<ServedObject>> {
         self.read().objects.get(key).map(|(_, object)| object.clone())
     }
 
@@ -461,7 +474,7 @@ impl ResourceCache {
         prefix: &str,
         limit: Option<usize>,
         revision: Revision,
-        mut keep: impl FnMut(&str, &Served) -> bool,
+        mut keep: impl FnMut(&str, &ServedObject) -> bool,
     ) -> Snapshot {
         let (revision, view) = {
             let state = self.read();
@@ -485,7 +498,7 @@ impl ResourceCache {
     /// Finds the objects of a part of the resource without examining the others. Some may be outside of the
     /// interest.
     #[must_use]
-    pub fn find(&self, interest: &Interest, revision: Revision) -> Found {
+    pub fn find(&self, interest: &Interest, revision: Revision) -> FoundObjects {
         self.make_index(interest);
         let state = self.read();
         found(&state, interest, revision)
@@ -520,7 +533,7 @@ impl ResourceCache {
     }
 
     /// Returns the objects of a part of the resource, and follows its later changes.
-    pub fn find_and_follow(self: &Arc<Self>, interest: Interest, revision: Revision) -> (Found, Follower) {
+    pub fn find_and_follow(self: &Arc<Self>, interest: Interest, revision: Revision) -> (FoundObjects, Follower) {
         self.make_index(&interest);
         let mut state = self.write();
         let found = found(&state, &interest, revision);
@@ -558,7 +571,7 @@ impl ResourceCache {
     }
 }
 
-fn found(state: &State, interest: &Interest, revision: Revision) -> Found {
+fn found(state: &State, interest: &Interest, revision: Revision) -> FoundObjects {
     let revision = revision.max(state.changes.newest());
     let objects = match interest {
         Interest::Everything => state.objects.view(""),
@@ -569,7 +582,7 @@ fn found(state: &State, interest: &Interest, revision: Revision) -> Found {
             None => state.objects.view(range),
         },
     };
-    Found { revision, objects }
+    FoundObjects { revision, objects }
 }
 
 #[cfg(test)]

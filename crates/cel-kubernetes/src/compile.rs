@@ -92,7 +92,7 @@ pub enum CompileError {
 
 /// An expression that is ready to run.
 #[derive(Debug)]
-pub struct Compiled {
+pub struct CompiledExpression {
     program: Program,
     typed: TypedAst,
     cost: Cost,
@@ -101,7 +101,7 @@ pub struct Compiled {
 
 impl Environment {
     /// Compiles an expression: parses, checks, plans, estimates.
-    pub fn compile(&self, text: &str) -> Result<Compiled, CompileError> {
+    pub fn compile(&self, text: &str) -> Result<CompiledExpression, CompileError> {
         if text.len() > self.limits.text_bytes {
             return Err(CompileError::TooLong { max: self.limits.text_bytes });
         }
@@ -111,7 +111,7 @@ impl Environment {
         let cost = cel::cost::estimate(&typed, self.hints.as_ref());
         match self.limits.estimated_cost {
             Some(limit) if cost.max > limit => Err(CompileError::TooExpensive { estimated: cost.max, limit }),
-            _ => Ok(Compiled { program, typed, cost, runtime_cost_max: self.limits.runtime_cost }),
+            _ => Ok(CompiledExpression { program, typed, cost, runtime_cost_max: self.limits.runtime_cost }),
         }
     }
 
@@ -162,7 +162,7 @@ pub fn not_a_bool(value: &Value<'_>) -> Option<String> {
     Some(format!("CEL result of type {} could not be converted to bool: {reason}", value.type_name()))
 }
 
-impl Compiled {
+impl CompiledExpression {
     /// Evaluates within the place's limit.
     pub fn eval<'a>(&'a self, input: &'a dyn Activation) -> Evaluation<'a> {
         self.program.eval_within(input, Limits::cost(self.runtime_cost_max))

@@ -1,6 +1,6 @@
 //! Types of the host for the cost estimate: kind and size of values.
 //!
-//! One tree of [`Declared`] per variable serves the checker as types with fields, and the estimate as sizes.
+//! One tree of [`DeclaredType`] per variable serves the checker as types with fields, and the estimate as sizes.
 //! Follows `DeclType` of Kubernetes' `apiserver/pkg/cel`.
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +13,7 @@ use cel::types::Type;
 
 /// A type of the host, and how large its values can be.
 #[derive(Debug, Clone)]
-pub struct Declared {
+pub struct DeclaredType {
     /// The type that the checker sees.
     pub cel_type: Type,
     /// Maximum number of code points, octets, elements or entries of a value. 0 if none was declared.
@@ -21,74 +21,74 @@ pub struct Declared {
     /// Minimum number of bytes of a value, serialized as JSON.
     pub min_serialized_size: u64,
     /// Types of the parts.
-    pub inside: Inside,
+    pub inside: ElementTypes,
 }
 
 /// Types of the parts of a value of a declared type.
 #[derive(Debug, Clone)]
-pub enum Inside {
+pub enum ElementTypes {
     /// No parts.
     Scalar,
     /// Elements.
-    List(Arc<Declared>),
+    List(Arc<DeclaredType>),
     /// Keys and values.
-    Map(Arc<Declared>, Arc<Declared>),
+    Map(Arc<DeclaredType>, Arc<DeclaredType>),
     /// Fields, by their escaped names.
-    Object(BTreeMap<Name, Arc<Declared>>),
+    Object(BTreeMap<Name, Arc<DeclaredType>>),
 }
 
-impl Declared {
+impl DeclaredType {
     /// A type with nothing inside.
-    pub fn scalar(cel_type: Type, max_elements: u64, min_serialized_size: u64) -> Declared {
-        Declared { cel_type, max_elements, min_serialized_size, inside: Inside::Scalar }
+    pub fn scalar(cel_type: Type, max_elements: u64, min_serialized_size: u64) -> DeclaredType {
+        DeclaredType { cel_type, max_elements, min_serialized_size, inside: ElementTypes::Scalar }
     }
 
     /// Text of at most this many code points.
-    pub fn string(max_elements: u64) -> Declared {
-        Declared::scalar(Type::String, max_elements, 2)
+    pub fn string(max_elements: u64) -> DeclaredType {
+        DeclaredType::scalar(Type::String, max_elements, 2)
     }
 
     /// A list of at most this many elements.
-    pub fn list(element: Declared, max_elements: u64) -> Declared {
+    pub fn list(element: DeclaredType, max_elements: u64) -> DeclaredType {
         let cel_type = Type::list(element.cel_type.clone());
-        Declared { cel_type, max_elements, min_serialized_size: 2, inside: Inside::List(Arc::new(element)) }
+        DeclaredType { cel_type, max_elements, min_serialized_size: 2, inside: ElementTypes::List(Arc::new(element)) }
     }
 
     /// A map of at most this many entries.
-    pub fn map(key: Declared, value: Declared, max_elements: u64) -> Declared {
+    pub fn map(key: DeclaredType, value: DeclaredType, max_elements: u64) -> DeclaredType {
         let cel_type = Type::map(key.cel_type.clone(), value.cel_type.clone());
-        let inside = Inside::Map(Arc::new(key), Arc::new(value));
-        Declared { cel_type, max_elements, min_serialized_size: 2, inside }
+        let inside = ElementTypes::Map(Arc::new(key), Arc::new(value));
+        DeclaredType { cel_type, max_elements, min_serialized_size: 2, inside }
     }
 
     /// A type with fields.
-    pub fn object(name: &str, fields: impl IntoIterator<Item = (Name, Declared)>) -> Declared {
+    pub fn object(name: &str, fields: impl IntoIterator<Item = (Name, DeclaredType)>) -> DeclaredType {
         let fields = fields.into_iter().map(|(name, of)| (name, Arc::new(of))).collect();
-        Declared {
+        DeclaredType {
             cel_type: Type::object(name),
             max_elements: 0,
             min_serialized_size: 2,
-            inside: Inside::Object(fields),
+            inside: ElementTypes::Object(fields),
         }
     }
 
     /// The field or, in a map, the value that a name selects.
-    fn field(&self, name: &str) -> Option<&Declared> {
+    fn field(&self, name: &str) -> Option<&DeclaredType> {
         match &self.inside {
-            Inside::Object(fields) => fields.get(name).map(AsRef::as_ref),
+            ElementTypes::Object(fields) => fields.get(name).map(AsRef::as_ref),
             _ => None,
         }
     }
 
-    fn for_each_object(&self, visit: &mut impl FnMut(&Declared)) {
+    fn for_each_object(&self, visit: &mut impl FnMut(&DeclaredType)) {
         match &self.inside {
-            Inside::Scalar => {}
-            Inside::List(element) => element.for_each_object(visit),
-            Inside::Map(key, value) => {
+            ElementTypes::Scalar => {}
+            ElementTypes::List(element) => element.for_each_object(visit),
+            ElementTypes::Map(key, value) => {
                 key.for_each_object(visit);
                 value.for_each_object(visit);
             }
-            Inside::Object(fields) => {
+            ElementTypes::Object(fields) => {
                 visit(self);
                 for field in fields.values() {
                     field.for_each_object(visit);
@@ -101,8 +101,8 @@ impl Declared {
 /// The declared types of an environment's variables: types for the checker, sizes for the estimate.
 #[derive(Debug, Clone, Default)]
 pub struct DeclaredTypes {
-    variables: Vec<(Name, Arc<Declared>)>,
-    objects: HashMap<Name, BTreeMap<Name, Arc<Declared>>>,
+    variables: Vec<(Name, Arc<DeclaredType>)>,
+    objects: HashMap<Name, BTreeMap<Name, Arc<DeclaredType>>>,
     /// Whether keywords are accepted as fields without an escape.
     keywords_as_fields: bool,
     /// Whether, in maps, a key that is selected like a field has the size of the values.
@@ -113,11 +113,11 @@ pub struct DeclaredTypes {
 
 impl DeclaredTypes {
     /// The types of these variables.
-    pub fn new(variables: impl IntoIterator<Item = (&'static str, Arc<Declared>)>) -> Self {
+    pub fn new(variables: impl IntoIterator<Item = (&'static str, Arc<DeclaredType>)>) -> Self {
         let mut types = DeclaredTypes::default();
         for (name, declared) in variables {
             declared.for_each_object(&mut |object| {
-                if let (Type::Object(name), Inside::Object(fields)) = (&object.cel_type, &object.inside) {
+                if let (Type::Object(name), ElementTypes::Object(fields)) = (&object.cel_type, &object.inside) {
                     types.objects.insert(name.clone(), fields.clone());
                 }
             });
@@ -149,7 +149,7 @@ impl DeclaredTypes {
         self
     }
 
-    fn root(&self, first: PathStep<'_>) -> Option<&Declared> {
+    fn root(&self, first: PathStep<'_>) -> Option<&DeclaredType> {
         let mut variables = self.variables.iter();
         let found = match first {
             _ if self.single_root => variables.next(),
@@ -164,11 +164,13 @@ impl DeclaredTypes {
         self.variables.iter().map(|(name, declared)| (name.as_str(), &declared.cel_type))
     }
 
-    fn step<'d>(&'d self, at: &'d Declared, step: PathStep<'_>) -> Option<&'d Declared> {
+    fn step<'d>(&'d self, at: &'d DeclaredType, step: PathStep<'_>) -> Option<&'d DeclaredType> {
         match (step, &at.inside) {
-            (PathStep::Items | PathStep::Values, Inside::List(element) | Inside::Map(_, element)) => Some(element),
-            (PathStep::Keys, Inside::Map(key, _)) => Some(key),
-            (PathStep::Field(_), Inside::Map(_, value))
+            (PathStep::Items | PathStep::Values, ElementTypes::List(element) | ElementTypes::Map(_, element)) => {
+                Some(element)
+            }
+            (PathStep::Keys, ElementTypes::Map(key, _)) => Some(key),
+            (PathStep::Field(_), ElementTypes::Map(_, value))
                 if self.sizes_of_selected_keys && matches!(value.cel_type, Type::Any | Type::Dyn) =>
             {
                 Some(value)

@@ -17,7 +17,7 @@ use cel::env::{Builder, Env, EnvError};
 use cel::value::{HostObject, Value};
 
 use crate::compile::{Environment, ExpressionLimits, ResultRule};
-use crate::declared::{Declared, DeclaredTypes};
+use crate::declared::{DeclaredType, DeclaredTypes};
 use crate::libraries::{self, Minor};
 use crate::schema::TypedSchema;
 
@@ -87,7 +87,7 @@ fn built(language: &OnceLock<Language>, dialect: Dialect) -> Result<&Language, E
 /// An environment with variables of declared types.
 fn with_variables<const N: usize>(
     language: &Language,
-    variables: [(&'static str, Declared); N],
+    variables: [(&'static str, DeclaredType); N],
     result: ResultRule,
     limits: ExpressionLimits,
 ) -> Result<Environment, EnvError> {

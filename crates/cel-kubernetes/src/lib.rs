@@ -1,7 +1,7 @@
 //! CEL in Kubernetes: libraries, environments, schemas, limits, compile cache.
 //!
 //! A [`compile::Environment`] describes a place in the API that accepts an expression; there is one per file in
-//! [`environments`]. It compiles text into a [`compile::Compiled`] expression, which a [`cache::Cache`] keeps.
+//! [`environments`]. It compiles text into a [`compile::CompiledExpression`] expression, which a [`cache::Cache`] keeps.
 //! [`reads::Reads`] lists the parts of the input that the expression depends on, [`order`] determines whether
 //! it depends on the order of a list, and [`prospect`] whether it can be evaluated on a part of one.
 

@@ -81,50 +81,55 @@ impl<'t> Order<'t> {
         lists.count() >= 2
     }
 
-    fn class_of_comprehension(&mut self, it: &'t Comprehension) -> Class {
+    fn class_of_comprehension(&mut self, comprehension: &'t Comprehension) -> Class {
         let ast = self.typed.ast();
         let depth = self.locals.len();
-        if matches!(&ast[it.range].kind, ExprKind::List(elements) if elements.is_empty()) {
+        if matches!(&ast[comprehension.range].kind, ExprKind::List(elements) if elements.is_empty()) {
             // `cel.bind`
-            let class = self.class(it.init);
-            self.locals.push((&it.accumulator, class));
-            let class = self.class(it.result);
+            let class = self.class(comprehension.init);
+            self.locals.push((&comprehension.accumulator, class));
+            let class = self.class(comprehension.result);
             self.locals.truncate(depth);
             return class;
         }
-        let range = self.class(it.range);
-        if range == Class::Different || self.class(it.init) != Class::Same {
+        let range = self.class(comprehension.range);
+        if range == Class::Different || self.class(comprehension.init) != Class::Same {
             return Class::Different;
         }
-        self.locals.push((&it.accumulator, Class::Same));
+        self.locals.push((&comprehension.accumulator, Class::Same));
         let is_shuffled = range == Class::Shuffled;
-        match &it.second_variable {
+        match &comprehension.second_variable {
             Some(second) => {
-                self.locals.push((&it.variable, if is_shuffled { Class::Different } else { Class::Same }));
+                self.locals.push((&comprehension.variable, if is_shuffled { Class::Different } else { Class::Same }));
                 self.locals.push((second, Class::Same));
             }
-            None => self.locals.push((&it.variable, Class::Same)),
+            None => self.locals.push((&comprehension.variable, Class::Same)),
         }
-        let parts = [it.condition, it.step, it.result].into_iter().map(|part| self.class(part)).max();
+        let parts = [comprehension.condition, comprehension.step, comprehension.result]
+            .into_iter()
+            .map(|part| self.class(part))
+            .max();
         self.locals.truncate(depth);
-        match (&ast[it.init].kind, parts) {
+        match (&ast[comprehension.init].kind, parts) {
             (_, Some(Class::Same)) if !is_shuffled => Class::Same,
             (ExprKind::Literal(Literal::Bool(_) | Literal::Int(_)), Some(Class::Same)) => Class::Same,
-            (ExprKind::List(elements), Some(Class::Same)) if elements.is_empty() && self.adds(it) => Class::Shuffled,
+            (ExprKind::List(elements), Some(Class::Same)) if elements.is_empty() && self.adds(comprehension) => {
+                Class::Shuffled
+            }
             _ => Class::Different,
         }
     }
 
     /// Whether the loop adds elements to a list: `map`, `filter`.
-    fn adds(&self, it: &Comprehension) -> bool {
+    fn adds(&self, comprehension: &Comprehension) -> bool {
         let ast = self.typed.ast();
         let is_sum =
             |id: ExprId| matches!(&ast[id].kind, ExprKind::Call { function, .. } if *function == operator::ADD);
-        match &ast[it.step].kind {
+        match &ast[comprehension.step].kind {
             ExprKind::Call { function, args, .. } if *function == operator::CONDITIONAL => {
                 args.get(1).is_some_and(|added| is_sum(*added))
             }
-            _ => is_sum(it.step),
+            _ => is_sum(comprehension.step),
         }
     }
 }
@@ -135,8 +140,8 @@ fn without_shuffled(all: Class, part: Class) -> Class {
 }
 
 /// Whether the sum of a list is independent of the order; numeric attributes of devices are whole numbers.
-fn is_whole(of: &Type) -> bool {
-    match of {
+fn is_whole(value_type: &Type) -> bool {
+    match value_type {
         Type::List(element) => matches!(**element, Type::Int | Type::Uint | Type::Duration | Type::Any),
         _ => false,
     }

@@ -94,14 +94,14 @@ impl<'t> Walk<'t> {
         }
     }
 
-    fn comprehension(&mut self, it: &'t Comprehension) -> bool {
+    fn comprehension(&mut self, comprehension: &'t Comprehension) -> bool {
         let depth = self.locals.len();
-        let (range, init) = (self.depends(it.range), self.depends(it.init));
+        let (range, init) = (self.depends(comprehension.range), self.depends(comprehension.init));
         // `cel.bind` names a value; the elements of a list are taken one by one.
-        self.locals.push((&it.accumulator, init));
-        self.locals.push((&it.variable, false));
-        self.locals.extend(it.second_variable.as_ref().map(|second| (second, false)));
-        let parts = [it.condition, it.step, it.result];
+        self.locals.push((&comprehension.accumulator, init));
+        self.locals.push((&comprehension.variable, false));
+        self.locals.extend(comprehension.second_variable.as_ref().map(|second| (second, false)));
+        let parts = [comprehension.condition, comprehension.step, comprehension.result];
         let parts = parts.into_iter().fold(false, |all, part| self.depends(part) | all);
         self.locals.truncate(depth);
         range | init | parts

@@ -63,7 +63,7 @@ impl Reads {
 type Path = Vec<Box<str>>;
 
 /// Meaning of a comprehension variable.
-enum Local {
+enum LocalVariable {
     /// A part of the input.
     Part(Path),
     /// A list of parts of the input.
@@ -75,12 +75,12 @@ enum Local {
 struct Reader<'t> {
     typed: &'t TypedAst,
     /// Innermost last.
-    locals: Vec<(&'t Name, Local)>,
+    locals: Vec<(&'t Name, LocalVariable)>,
     reads: Reads,
 }
 
 impl<'t> Reader<'t> {
-    fn local(&self, name: &str) -> Option<&Local> {
+    fn local(&self, name: &str) -> Option<&LocalVariable> {
         self.locals.iter().rev().find(|(local, _)| *local == name).map(|(_, local)| local)
     }
 
@@ -124,59 +124,59 @@ impl<'t> Reader<'t> {
         }
     }
 
-    fn visit_comprehension(&mut self, it: &'t Comprehension) {
+    fn visit_comprehension(&mut self, comprehension: &'t Comprehension) {
         let depth = self.locals.len();
-        if self.is_binding(it) {
-            let local = self.what_is(it.init);
-            if let Local::Other = local {
-                self.visit(it.init);
+        if self.is_binding(comprehension) {
+            let local = self.what_is(comprehension.init);
+            if let LocalVariable::Other = local {
+                self.visit(comprehension.init);
             } else {
-                self.visit_list(it.init);
+                self.visit_list(comprehension.init);
             }
-            self.locals.push((&it.accumulator, local));
-            self.visit(it.result);
+            self.locals.push((&comprehension.accumulator, local));
+            self.visit(comprehension.result);
             self.locals.truncate(depth);
             return;
         }
-        let element = match self.parts_of(it.range) {
+        let element = match self.parts_of(comprehension.range) {
             Some(path) => {
-                self.visit_list(it.range);
-                Local::Part(path)
+                self.visit_list(comprehension.range);
+                LocalVariable::Part(path)
             }
             None => {
-                self.visit(it.range);
-                Local::Other
+                self.visit(comprehension.range);
+                LocalVariable::Other
             }
         };
-        self.visit(it.init);
-        self.locals.push((&it.accumulator, Local::Other));
-        match &it.second_variable {
+        self.visit(comprehension.init);
+        self.locals.push((&comprehension.accumulator, LocalVariable::Other));
+        match &comprehension.second_variable {
             Some(second) => {
-                self.locals.push((&it.variable, Local::Other));
+                self.locals.push((&comprehension.variable, LocalVariable::Other));
                 self.locals.push((second, element));
             }
-            None => self.locals.push((&it.variable, element)),
+            None => self.locals.push((&comprehension.variable, element)),
         }
-        self.visit(it.condition);
-        match self.kept(it) {
+        self.visit(comprehension.condition);
+        match self.kept(comprehension) {
             // The kept elements are read where the resulting list is read.
             Some(condition) => condition.into_iter().for_each(|condition| self.visit(condition)),
-            None => self.visit(it.step),
+            None => self.visit(comprehension.step),
         }
-        self.visit(it.result);
+        self.visit(comprehension.result);
         self.locals.truncate(depth);
     }
 
     /// Whether a comprehension is `cel.bind`: a loop that never runs names its first value.
-    fn is_binding(&self, it: &Comprehension) -> bool {
-        matches!(&self.typed.ast()[it.range].kind, ExprKind::List(elements) if elements.is_empty())
+    fn is_binding(&self, comprehension: &Comprehension) -> bool {
+        matches!(&self.typed.ast()[comprehension.range].kind, ExprKind::List(elements) if elements.is_empty())
     }
 
-    fn what_is(&self, id: ExprId) -> Local {
+    fn what_is(&self, id: ExprId) -> LocalVariable {
         match (self.path_of(id, &mut Vec::new()), self.parts_of(id)) {
-            (Some(path), _) => Local::Part(path),
-            (None, Some(path)) => Local::Parts(path),
-            (None, None) => Local::Other,
+            (Some(path), _) => LocalVariable::Part(path),
+            (None, Some(path)) => LocalVariable::Parts(path),
+            (None, None) => LocalVariable::Other,
         }
     }
 
@@ -188,7 +188,7 @@ impl<'t> Reader<'t> {
         }
         match &self.typed.ast()[id].kind {
             ExprKind::Ident(name) => match self.local(name) {
-                Some(Local::Parts(path)) => Some(path.clone()),
+                Some(LocalVariable::Parts(path)) => Some(path.clone()),
                 _ => None,
             },
             ExprKind::Comprehension(it) if self.kept(it).is_some() => self.parts_of(it.range),
@@ -197,9 +197,9 @@ impl<'t> Reader<'t> {
     }
 
     /// Recognizes `filter`: a loop that keeps elements as they are. Answers its condition.
-    fn kept(&self, it: &Comprehension) -> Option<Option<ExprId>> {
+    fn kept(&self, comprehension: &Comprehension) -> Option<Option<ExprId>> {
         let ast = self.typed.ast();
-        let element = it.second_variable.as_ref().unwrap_or(&it.variable);
+        let element = comprehension.second_variable.as_ref().unwrap_or(&comprehension.variable);
         let is_kept = |id: ExprId| match &ast[id].kind {
             ExprKind::Call { function, args, .. } if *function == operator::ADD => match args.as_slice() {
                 [_, list] => match &ast[*list].kind {
@@ -211,12 +211,12 @@ impl<'t> Reader<'t> {
             },
             _ => false,
         };
-        match &ast[it.step].kind {
+        match &ast[comprehension.step].kind {
             ExprKind::Call { function, args, .. } if *function == operator::CONDITIONAL => match args.as_slice() {
                 [condition, kept, _] if is_kept(*kept) => Some(Some(*condition)),
                 _ => None,
             },
-            _ => is_kept(it.step).then_some(None),
+            _ => is_kept(comprehension.step).then_some(None),
         }
     }
 
@@ -241,7 +241,7 @@ impl<'t> Reader<'t> {
             if let ExprKind::Ident(name) = &ast[at].kind
                 && let Some(local) = self.local(name)
             {
-                let Local::Part(path) = local else { return None };
+                let LocalVariable::Part(path) = local else { return None };
                 steps.extend(path.iter().rev().cloned());
                 steps.reverse();
                 keys.append(&mut pending);

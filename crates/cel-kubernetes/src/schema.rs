@@ -17,13 +17,13 @@ use cel::syntax::ast::Name;
 use cel::types::Type;
 use cel::value::Value;
 
-use crate::declared::{Declared, Inside};
+use crate::declared::{DeclaredType, ElementTypes};
 use crate::names;
 
 /// A schema that is ready to type expressions and to read documents.
 #[derive(Debug, Clone)]
 pub struct TypedSchema {
-    declared: Arc<Declared>,
+    declared: Arc<DeclaredType>,
     shape: Arc<Shape>,
 }
 
@@ -92,7 +92,7 @@ impl TypedSchema {
     }
 
     /// The declared type of the root.
-    pub fn declared(&self) -> &Arc<Declared> {
+    pub fn declared(&self) -> &Arc<DeclaredType> {
         &self.declared
     }
 
@@ -106,20 +106,20 @@ impl TypedSchema {
 pub(crate) const UNNAMED: &str = "object";
 
 /// Names the object types inside a type by their path: `selfType.spec.list.@idx`.
-fn assign_names(declared: &mut Declared, name: &str) {
+fn assign_names(declared: &mut DeclaredType, name: &str) {
     match &mut declared.inside {
-        Inside::Scalar => {}
-        Inside::List(element) => {
+        ElementTypes::Scalar => {}
+        ElementTypes::List(element) => {
             let element = Arc::make_mut(element);
             assign_names(element, &format!("{name}.@idx"));
             declared.cel_type = Type::list(element.cel_type.clone());
         }
-        Inside::Map(key, value) => {
+        ElementTypes::Map(key, value) => {
             let value = Arc::make_mut(value);
             assign_names(value, &format!("{name}.@elem"));
             declared.cel_type = Type::map(key.cel_type.clone(), value.cel_type.clone());
         }
-        Inside::Object(fields) => {
+        ElementTypes::Object(fields) => {
             for (field, of) in fields.iter_mut() {
                 assign_names(Arc::make_mut(of), &format!("{name}.{field}"));
             }

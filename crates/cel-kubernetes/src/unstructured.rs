@@ -17,21 +17,21 @@ pub fn value(document: &json::Value) -> Value<'_> {
         json::Value::Int(number) => Value::Int(*number),
         json::Value::Float(number) => Value::Double(number.get()),
         json::Value::String(text) => Value::str(text),
-        json::Value::Array(_) => Value::List(List::Shaped(document, &Unstructured)),
-        json::Value::Object(_) => Value::Map(Map::Shaped(document, &Unstructured)),
+        json::Value::Array(_) => Value::List(List::Shaped(document, &UnstructuredShape)),
+        json::Value::Object(_) => Value::Map(Map::Shaped(document, &UnstructuredShape)),
     }
 }
 
 /// The shape of every document.
 #[derive(Debug)]
-struct Unstructured;
+struct UnstructuredShape;
 
 fn document(data: &HostData) -> &json::Value {
     static NULL: json::Value = json::Value::Null;
     data.downcast_ref().unwrap_or(&NULL)
 }
 
-impl MapShape for Unstructured {
+impl MapShape for UnstructuredShape {
     fn len(&self, data: &HostData) -> usize {
         document(data).as_object().map_or(0, json::Object::len)
     }
@@ -50,7 +50,7 @@ impl MapShape for Unstructured {
     }
 }
 
-impl ListShape for Unstructured {
+impl ListShape for UnstructuredShape {
     fn len(&self, data: &HostData) -> usize {
         document(data).as_array().map_or(0, <[json::Value]>::len)
     }

@@ -8,7 +8,7 @@ mod expression;
 use api::quantity::Quantity;
 use cel::program::{Effort, Limits, Memory, Verdict};
 use cel::value::Value;
-use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::compile::CompiledExpression;
 use cel_kubernetes::environments::Dialect;
 use cel_kubernetes::environments::device::Device;
 use cel_kubernetes::environments::devices::{Devices, PartialDevices, environment};
@@ -47,7 +47,7 @@ fn choices_of<'d>(candidates: &[&'d Device], count: usize) -> Vec<Vec<&'d Device
     all
 }
 
-fn shown(compiled: &Compiled, set: &[&Device]) -> (Verdict, String) {
+fn shown(compiled: &CompiledExpression, set: &[&Device]) -> (Verdict, String) {
     let set = Devices(set);
     match compiled.eval(&set).result {
         Ok(value) => (value.verdict(), value.to_string()),
@@ -62,7 +62,7 @@ struct VerdictCounts {
 }
 
 /// Compares the verdicts on partial sets of one instance with those on every completion.
-fn check(compiled: &Compiled, text: &str, choices: &mut Choices, seen: &mut VerdictCounts) {
+fn check(compiled: &CompiledExpression, text: &str, choices: &mut Choices, seen: &mut VerdictCounts) {
     let count = 3 + choices.below(4);
     let devices: Vec<Device> = (0..count).map(|index| random_device(choices, index)).collect();
     let all: Vec<(u32, &Device)> = devices.iter().enumerate().map(|(index, device)| (index as u32, device)).collect();

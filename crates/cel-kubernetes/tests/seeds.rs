@@ -2,7 +2,7 @@
 //! evaluate as the proposals state. The cases are in `tests/cases/seeds.yaml`.
 
 use api::json::Value as Json;
-use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::compile::CompiledExpression;
 use cel_kubernetes::environments::Dialect;
 use cel_kubernetes::places::{InputError, Place, read_schema};
 use cel_kubernetes::recorded::typed_json::encode;
@@ -37,7 +37,13 @@ fn check(case: &Json) -> Vec<String> {
     }
 }
 
-fn run(run: &Json, place: Place, schema: Option<&TypedSchema>, compiled: &Compiled, story: &str) -> Option<String> {
+fn run(
+    run: &Json,
+    place: Place,
+    schema: Option<&TypedSchema>,
+    compiled: &CompiledExpression,
+    story: &str,
+) -> Option<String> {
     let input = place.input(run.get("input").cloned(), schema.cloned(), &no_variables).unwrap();
     let ours = input.with(|input| match compiled.eval(input).result {
         Ok(value) => encode(&value).to_string(),
@@ -58,5 +64,5 @@ fn no_variables(name: &str, _: &Json) -> Result<cel::value::Value<'static>, Inpu
 /// The value of an expression without variables.
 fn value_of(expression: &str) -> String {
     let compiled = Place::Base.environment(Dialect::CELPLANE, None).unwrap().compile(expression).unwrap();
-    encode(&compiled.eval(&cel::program::Empty).result.unwrap()).to_string()
+    encode(&compiled.eval(&cel::program::EmptyActivation).result.unwrap()).to_string()
 }

@@ -17,7 +17,7 @@ pub use crate::env::{CustomValidator, OverloadSet, Reference, TypedAst, Validato
 pub use format::ShownType;
 
 use assign::Bindings;
-use comprehension::Local;
+use comprehension::LocalVariable;
 use validate::VisitedKinds;
 
 use crate::env::Env;
@@ -76,7 +76,7 @@ struct Checker<'a> {
     references: Vec<Reference>,
     bindings: Bindings,
     /// The variables of comprehensions that are in scope, the innermost last.
-    locals: Vec<Local<'a>>,
+    locals: Vec<LocalVariable<'a>>,
     pending: Vec<Step>,
     /// The common types so far of the elements, or keys and values, of the literals that are being checked.
     joined: Vec<Option<Type>>,
@@ -187,9 +187,9 @@ impl<'a> Checker<'a> {
         self.types.get(id.index()).unwrap_or(&Type::Error)
     }
 
-    fn set_type(&mut self, id: ExprId, of: Type) {
+    fn set_type(&mut self, id: ExprId, value_type: Type) {
         if let Some(held) = self.types.get_mut(id.index()) {
-            *held = of;
+            *held = value_type;
         }
     }
 

@@ -20,8 +20,8 @@ pub use amount::{Cost, Size};
 pub use builder::{Builder, EnvError, Library};
 pub use container::Container;
 pub use function::{
-    Call, Function, Implementation, LibraryVersion, NativeFunction, Overload, PartialFunction, PlanTime, Prepare,
-    Prepared, PreparedCall, PreparedTest, Resolved, Singleton, TextTest,
+    Call, Function, Implementation, LibraryVersion, NativeFunction, Overload, PartialFunction, PlanTime, PrepareFn,
+    PreparedCall, PreparedFn, PreparedTest, ResolvedOverload, Singleton, TextTest,
 };
 pub use price::{CallEstimate, CallSite, Outcome, Price, STRING_TRAVERSAL_FACTOR, traversal_cost};
 pub use provider::{FieldType, NoTypes, TypeProvider};

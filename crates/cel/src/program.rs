@@ -18,7 +18,7 @@ mod trace;
 
 use std::fmt;
 
-pub use activation::{Activation, Bindings, Empty};
+pub use activation::{Activation, Bindings, EmptyActivation};
 use machine::{Machine, Slot};
 use node::{Kind, Node};
 pub use partial::Memory;
@@ -146,7 +146,7 @@ impl Program {
         }
     }
 
-    /// Evaluates within limits on partly known input, such as a [`Drawn`](crate::value::Drawn) list; caches the
+    /// Evaluates within limits on partly known input, such as a [`PartialList`](crate::value::PartialList) list; caches the
     /// results of loop bodies for its elements.
     pub fn eval_partial<'a>(
         &'a self,

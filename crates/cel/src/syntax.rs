@@ -88,7 +88,7 @@ pub fn parse(source: &Source, macros: &MacroTable, options: &Options) -> Result<
     }
     match parser::parse(source, macros, options) {
         Ok(ast) => Ok(ast),
-        Err(parser::Bail) => recovery::parse(source, macros, options),
+        Err(parser::DirectParseFailure) => recovery::parse(source, macros, options),
     }
 }
 

@@ -48,7 +48,7 @@ pub enum Type {
     /// A type variable that the checker has yet to bind.
     Var(u32),
     /// A named type without fields, with parameters; `optional_type(T)` is one.
-    Opaque(Arc<Opaque>),
+    Opaque(Arc<OpaqueType>),
     /// A named type whose fields the host declares.
     Object(Name),
 }
@@ -72,7 +72,7 @@ pub enum Primitive {
 
 /// A named type without fields.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Opaque {
+pub struct OpaqueType {
     /// The name that `type(x)` shows.
     pub name: Name,
     /// The type's parameters.
@@ -94,17 +94,17 @@ impl Type {
 
     /// `optional_type(value)`
     pub fn optional(value: Type) -> Type {
-        Type::Opaque(Arc::new(Opaque { name: OPTIONAL, parameters: vec![value] }))
+        Type::Opaque(Arc::new(OpaqueType { name: OPTIONAL, parameters: vec![value] }))
     }
 
     /// `type(of)`
-    pub fn type_of(of: Type) -> Type {
-        Type::Type(Some(Arc::new(of)))
+    pub fn type_of(value_type: Type) -> Type {
+        Type::Type(Some(Arc::new(value_type)))
     }
 
     /// A named type without fields and parameters.
     pub fn opaque(name: impl Into<Name>) -> Type {
-        Type::Opaque(Arc::new(Opaque { name: name.into(), parameters: Vec::new() }))
+        Type::Opaque(Arc::new(OpaqueType { name: name.into(), parameters: Vec::new() }))
     }
 
     /// A named type whose fields the host declares.
@@ -339,7 +339,7 @@ fn parse_type(rest: &mut &str) -> Option<Type> {
                 }
             }
             *rest = rest.trim_start().strip_prefix(')')?;
-            Type::Opaque(Arc::new(Opaque { name: name.into(), parameters }))
+            Type::Opaque(Arc::new(OpaqueType { name: name.into(), parameters }))
         }
         _ if name.len() == 1 && name.bytes().all(|b| b.is_ascii_uppercase()) => Type::Param(name.into()),
         _ => Type::object(name),

@@ -23,7 +23,7 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-pub use drawn::{Drawn, Member};
+pub use drawn::{Member, PartialList};
 pub use error::{ErrorKind, EvalError};
 pub use host::{HostData, HostList, HostMap, HostObject, HostValue, ListShape, MapShape};
 #[cfg(feature = "serde_json")]
@@ -33,7 +33,7 @@ pub use map::{Key, Map};
 pub(crate) use order::{double_to_int_lossless, double_to_uint_lossless};
 pub use text::{Bytes, Str, double_text, go_quote};
 pub use time::{Civil, Duration, Timestamp};
-pub use unknown::{Failing, Shape, Unknown};
+pub use unknown::{FailureChance, Shape, UnknownValue};
 pub use verdict::Verdict;
 
 use crate::syntax::ast::Literal;
@@ -76,7 +76,7 @@ pub enum Value<'a> {
     /// A value of a type that the host or a library defines.
     Opaque(Arc<dyn HostValue>),
     /// Not known (yet): the evaluation continues as long as known values decide.
-    Unknown(Unknown<'a>),
+    Unknown(UnknownValue<'a>),
     /// A value that cannot be had, inside a container or an accumulator; reading it is an error.
     Error(EvalError),
 }

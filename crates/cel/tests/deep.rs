@@ -4,7 +4,7 @@ use cel::checker;
 use cel::cost;
 use cel::env::Env;
 use cel::library;
-use cel::program::{Empty, Limits, Program};
+use cel::program::{EmptyActivation, Limits, Program};
 use cel::source::{Source, Span};
 use cel::syntax::ast::{Ast, ExprId, ExprKind, ListElement, Literal, Name, operator};
 use cel::syntax::unparse;
@@ -27,7 +27,10 @@ fn survives(ast: Ast) {
         if let Ok(typed) = checker::check(&env(), ast) {
             let _ = cost::estimate(&typed, &cost::NoHints);
             if let Ok(program) = Program::new(&typed) {
-                let _ = program.eval_within(&Empty, Limits::cost(1_000_000)).result.map(|value| value.to_string());
+                let _ = program
+                    .eval_within(&EmptyActivation, Limits::cost(1_000_000))
+                    .result
+                    .map(|value| value.to_string());
             }
         }
     };

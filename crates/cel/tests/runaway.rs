@@ -4,7 +4,7 @@
 
 use cel::env::Env;
 use cel::library;
-use cel::program::{Empty, Limits, Program};
+use cel::program::{EmptyActivation, Limits, Program};
 use cel::value::ErrorKind;
 
 #[track_caller]
@@ -21,7 +21,7 @@ fn eval(expression: &str) -> Result<String, ErrorKind> {
         .unwrap();
     let typed = env.compile(expression).unwrap_or_else(|issues| panic!("{issues}"));
     let program = Program::new(&typed).unwrap();
-    let evaluation = program.eval_within(&Empty, Limits::cost(1_000_000));
+    let evaluation = program.eval_within(&EmptyActivation, Limits::cost(1_000_000));
     evaluation.result.map(|value| value.to_string()).map_err(|error| error.kind())
 }
 

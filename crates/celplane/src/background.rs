@@ -20,6 +20,7 @@ const LOG: &str = "celplane.log";
 
 /// Starts this program again with the same arguments except for the flag that requested it.
 pub(crate) fn start(flag: &str, instead: &str, data_dir: &Path) -> Result<ExitCode> {
+    let is_new = !data_dir.exists();
     std::fs::create_dir_all(data_dir).with_context(|| format!("cannot create `{}`", data_dir.display()))?;
     let path = data_dir.join(LOG);
     let log = OpenOptions::new().create(true).append(true).open(&path);
@@ -61,6 +62,10 @@ pub(crate) fn start(flag: &str, instead: &str, data_dir: &Path) -> Result<ExitCo
     let mut log = std::fs::File::open(&path)?;
     log.seek(SeekFrom::Start(before))?;
     log.read_to_string(&mut said)?;
+    if is_new {
+        // A failed start leaves nothing behind; a directory with data stays, because it is not empty.
+        let _ = std::fs::remove_file(&path).and_then(|()| std::fs::remove_dir(data_dir));
+    }
     bail!("{}", said.trim().strip_prefix("error: ").unwrap_or(said.trim()))
 }
 
@@ -71,7 +76,7 @@ pub(crate) fn detach() {
 }
 
 /// Notifies the waiting process.
-pub(crate) fn tell_ready() {
+pub(crate) fn report_ready() {
     // It may have been stopped meanwhile.
     let _ = writeln!(std::io::stdout(), "{READY}").and_then(|()| std::io::stdout().flush());
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use api::features::{Features, Gate};
 use client::kubeconfig::Kubeconfig;
 use client::{Client, Resource};
@@ -99,6 +99,14 @@ impl ConnectionArguments {
     /// A connection to the server.
     pub(crate) async fn connect(&self) -> Result<Client> {
         let paths = self.paths()?;
+        if let ([path], false) = (paths.as_slice(), self.is_given() || self.is_in_environment())
+            && !path.exists()
+        {
+            let path = path.display();
+            bail!(
+                "no cluster given: specify files with -f, or a server with --kubeconfig or KUBECONFIG (`{path}` does not exist)"
+            );
+        }
         let kubeconfig = Kubeconfig::read_all(&paths, self.context.as_deref());
         let client = match kubeconfig {
             Ok(kubeconfig) => Client::configured(kubeconfig, "celplane").await,

@@ -72,13 +72,19 @@ pub(crate) struct ServerArguments {
     /// Keep all objects in memory only
     #[arg(long)]
     ephemeral: bool,
-    #[command(flatten, next_help_heading = "Identities and certificates")]
-    identity: IdentityArguments,
-    #[command(flatten, next_help_heading = "etcd")]
-    etcd: EtcdArguments,
     /// Feature gates to enable or disable: Name=true,Name=false; `help` lists them, as does `celplane gates`
     #[arg(long, value_name = "GATES", default_value = "")]
     feature_gates: String,
+    #[command(flatten)]
+    dry_run: DryRun,
+    #[command(flatten)]
+    supervision: Supervision,
+    /// Log verbosity
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
+    verbosity: u8,
+    /// Log format
+    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text")]
+    logging_format: String,
     /// IPv4 network from which Service addresses are allocated
     #[arg(long, value_name = "NETWORK", default_value_t)]
     service_cluster_ip_range: AddressRange,
@@ -111,8 +117,6 @@ pub(crate) struct ServerArguments {
     /// Configuration of admission plugins: an apiserver.config.k8s.io/v1 AdmissionConfiguration
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
-    #[command(flatten, next_help_heading = "Audit log")]
-    audit: AuditArguments,
     /// Retention time of events
     #[arg(long, value_name = "DURATION", default_value = "1h0m0s")]
     event_ttl: String,
@@ -131,16 +135,13 @@ pub(crate) struct ServerArguments {
     /// Maximum number of requests and watches at a time on one HTTP/2 connection
     #[arg(long, value_name = "COUNT", default_value_t = Options::default().streams_max, value_parser = clap::value_parser!(u32).range(1..))]
     http2_max_streams_per_connection: u32,
-    #[command(flatten)]
-    dry_run: DryRun,
-    #[command(flatten)]
-    supervision: Supervision,
-    /// Log verbosity
-    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0)]
-    verbosity: u8,
-    /// Log format
-    #[arg(long, value_name = "FORMAT", value_parser = ["text", "json"], default_value = "text")]
-    logging_format: String,
+    // Each of these has a heading of its own, which would hold for all flags behind it.
+    #[command(flatten, next_help_heading = "Identities and certificates")]
+    identity: IdentityArguments,
+    #[command(flatten, next_help_heading = "etcd")]
+    etcd: EtcdArguments,
+    #[command(flatten, next_help_heading = "Audit log")]
+    audit: AuditArguments,
 }
 
 /// Authentication flags. All files are reloaded when they change.
@@ -171,7 +172,7 @@ struct IdentityArguments {
     #[arg(long, value_name = "AUDIENCES", value_delimiter = ',')]
     api_audiences: Vec<String>,
     /// Accept bootstrap tokens, and publish the ConfigMap kube-public/cluster-info
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
     enable_bootstrap_token_auth: bool,
     /// Client certificate for aggregated API servers; one is generated if not set
     #[arg(long, value_name = "FILE", requires_all = ["proxy_client_key_file", "requestheader_client_ca_file"])]
@@ -518,7 +519,7 @@ impl ServerArguments {
                     tokio::spawn(console.serve());
                 }
                 if is_background {
-                    crate::background::tell_ready();
+                    crate::background::report_ready();
                 }
             }
             self.supervision.ready(&url, &kubeconfig)?;

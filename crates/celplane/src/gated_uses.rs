@@ -126,14 +126,14 @@ fn inner(kind: Kind) -> Option<&'static Type> {
     }
 }
 
-fn walk<'v>(of: &'static Type, value: &'v Value, at: &str, uses: &mut Vec<Use<'v>>) {
-    match of.name {
+fn walk<'v>(object_type: &'static Type, value: &'v Value, at: &str, uses: &mut Vec<Use<'v>>) {
+    match object_type.name {
         "Toleration" => toleration(value, at, uses),
         "NodeSelectorTerm" => term(value, at, uses),
         "DeviceConstraint" => constraint(value, at, uses),
         _ => {
             for (name, value) in value.as_object().into_iter().flat_map(|fields| fields.iter()) {
-                let Some(field) = of.fields.iter().find(|field| field.name == name) else { continue };
+                let Some(field) = object_type.fields.iter().find(|field| field.name == name) else { continue };
                 let at = if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
                 walk_into(field.kind, value, &at, uses);
             }

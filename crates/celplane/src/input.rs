@@ -64,25 +64,25 @@ impl Variable {
     }
 }
 
-/// Reads what was written as a value of a type.
-pub(crate) fn from_text(text: &str, of: &Type) -> anyhow::Result<Value<'static>> {
+/// Parses a text as a value of a type.
+pub(crate) fn from_text(text: &str, value_type: &Type) -> anyhow::Result<Value<'static>> {
     // What is not JSON is text, so that quotes are seldom needed.
     let json = serde_json::from_str(text).unwrap_or_else(|_| Json::String(text.to_owned()));
-    match of {
+    match value_type {
         // The text of a string is what was written, even if it looks like JSON.
         Type::String if !json.is_string() => Ok(Value::string(text)),
-        of => from_json(&json, of),
+        value_type => from_json(&json, value_type),
     }
 }
 
 /// Reads a document as a value of a type.
-pub(crate) fn from_document(document: &json::Value, of: &Type) -> anyhow::Result<Value<'static>> {
-    from_json(&serde_json::from_str(&json::to_string(document))?, of)
+pub(crate) fn from_document(document: &json::Value, value_type: &Type) -> anyhow::Result<Value<'static>> {
+    from_json(&serde_json::from_str(&json::to_string(document))?, value_type)
 }
 
 /// Whether values of the type can be written: not for type parameters and the types of libraries.
-fn is_of_the_language(of: &Type) -> bool {
-    match of {
+fn is_of_the_language(value_type: &Type) -> bool {
+    match value_type {
         Type::List(element) => is_of_the_language(element),
         Type::Map(types) => is_of_the_language(&types.0) && is_of_the_language(&types.1),
         Type::Opaque(_) | Type::Object(_) | Type::Param(_) => false,
@@ -100,8 +100,8 @@ fn is_name(text: &str) -> bool {
 }
 
 /// Reads JSON as a value of a type. Where the type leaves it open, whole numbers are `int`.
-fn from_json(json: &Json, of: &Type) -> anyhow::Result<Value<'static>> {
-    Ok(match (json, of) {
+fn from_json(json: &Json, value_type: &Type) -> anyhow::Result<Value<'static>> {
+    Ok(match (json, value_type) {
         (Json::Null, _) => Value::Null,
         (Json::Bool(truth), Type::Bool | Type::Dyn | Type::Any) => Value::Bool(*truth),
         (Json::Number(number), Type::Uint) => Value::Uint(number.as_u64().context("not an unsigned integer")?),
@@ -124,7 +124,7 @@ fn from_json(json: &Json, of: &Type) -> anyhow::Result<Value<'static>> {
         (Json::Array(elements), Type::Dyn | Type::Any) => list(elements, &Type::Dyn)?,
         (Json::Object(entries), Type::Map(types)) => map(entries, &types.0, &types.1)?,
         (Json::Object(entries), Type::Dyn | Type::Any) => map(entries, &Type::String, &Type::Dyn)?,
-        _ => bail!("`{json}` is not of type {of}"),
+        _ => bail!("`{json}` is not of type {value_type}"),
     })
 }
 
@@ -142,17 +142,20 @@ fn list(elements: &[Json], of: &Type) -> anyhow::Result<Value<'static>> {
     Ok(Value::list(elements.iter().map(|element| from_json(element, of)).collect::<anyhow::Result<_>>()?))
 }
 
-fn map(entries: &serde_json::Map<String, Json>, key: &Type, of: &Type) -> anyhow::Result<Value<'static>> {
-    let entries = entries.iter().map(|(name, value)| Ok((map_key(name, key)?, from_json(value, of)?)));
+fn map(entries: &serde_json::Map<String, Json>, key: &Type, value_type: &Type) -> anyhow::Result<Value<'static>> {
+    let entries = entries.iter().map(|(name, value)| Ok((map_key(name, key)?, from_json(value, value_type)?)));
     let entries = entries.collect::<anyhow::Result<Vec<_>>>()?;
     Ok(Value::Map(Map::from_entries(entries)?))
 }
 
 /// JSON has only strings for keys; others are read from their text.
-fn map_key(text: &str, of: &Type) -> anyhow::Result<Value<'static>> {
-    match of {
+fn map_key(text: &str, value_type: &Type) -> anyhow::Result<Value<'static>> {
+    match value_type {
         Type::String | Type::Dyn | Type::Any => Ok(Value::string(text)),
-        _ => from_json(&serde_json::from_str(text).with_context(|| format!("`{text}` is not of type {of}"))?, of),
+        _ => from_json(
+            &serde_json::from_str(text).with_context(|| format!("`{text}` is not of type {value_type}"))?,
+            value_type,
+        ),
     }
 }
 

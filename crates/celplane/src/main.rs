@@ -62,6 +62,7 @@ fn main() -> ExitCode {
     let given = match envtest::start(std::env::args_os().collect(), &command) {
         Ok(envtest::Start::Arguments(given)) => given,
         Ok(envtest::Start::Finished(code)) => return code,
+        Err(error) if is_broken_pipe(&error) => return ExitCode::SUCCESS,
         Err(error) => {
             output::complain(&error);
             return ExitCode::FAILURE;

@@ -11,7 +11,7 @@ pub(crate) struct Style {
 
 /// Use of color in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum When {
+pub(crate) enum ColorChoice {
     /// If standard output is a terminal and `NO_COLOR` is not set.
     Auto,
     /// Always.
@@ -22,12 +22,12 @@ pub(crate) enum When {
 
 impl Style {
     /// The style of standard output.
-    pub(crate) fn of_stdout(when: When) -> Self {
+    pub(crate) fn of_stdout(when: ColorChoice) -> Self {
         let no_color = || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let is_colored = match when {
-            When::Always => true,
-            When::Never => false,
-            When::Auto => std::io::stdout().is_terminal() && !no_color(),
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => std::io::stdout().is_terminal() && !no_color(),
         };
         Style { is_colored }
     }

@@ -15,15 +15,15 @@ use client::election::{self, Election, Outcome};
 use client::events::{Recorder, Severity, reference};
 use client::informer::{Change, Informers, Key};
 use client::objects::{Deletion, Patch, Selection};
-use client::{Client, Decoded, Document, Informer, Resource};
+use client::{Client, DecodedObjects, Document, Informer, Resource};
 use http::{Request, Response};
-use store::{Embedded, Store};
+use store::{EmbeddedStore, Store};
 
 const CONFIG_MAPS: Resource = Resource::new("", "v1", "configmaps", "ConfigMap");
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(90);
 
 async fn server() -> (Arc<dyn Store>, Arc<Server>) {
-    let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let server = Server::start(store.clone(), Options::default()).await.unwrap();
     (store, server)
 }
@@ -240,7 +240,7 @@ async fn has_version<T: client::controller::HasMetadata + Send + Sync + 'static>
 async fn components_of_one_process_share_decoded_objects() {
     const PODS: usize = 200;
     let (_, server) = server().await;
-    let decoded: Arc<Decoded> = Arc::default();
+    let decoded: Arc<DecodedObjects> = Arc::default();
     let (admin, account) = (admin(&server), Resource::new("", "v1", "serviceaccounts", "ServiceAccount"));
     let account_named_default = api::json!({"metadata": {"name": "default"}});
     admin.documents(account).create("default", &account_named_default).await.unwrap();

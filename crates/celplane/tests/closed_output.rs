@@ -43,6 +43,18 @@ fn closed_pipe_ends_commands_quietly() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn help_of_envtest_assets_ends_quietly() {
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("kube-apiserver");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_celplane"), &link).unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let ended = Command::new(link).arg("--help").stdin(Stdio::null()).stdout(writer).output().unwrap();
+    assert_eq!((ended.status.code(), String::from_utf8(ended.stderr).unwrap()), (Some(0), String::new()));
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn full_disk_is_an_error_that_names_the_output() {

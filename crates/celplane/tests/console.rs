@@ -15,12 +15,12 @@ use crate::browser::Browser;
 use crate::cluster::Cluster;
 
 /// `celplane console` for a kubeconfig; it ends when dropped.
-pub(crate) struct Served {
+pub(crate) struct ConsoleProcess {
     process: Child,
     lines: BufReader<ChildStdout>,
 }
 
-impl Served {
+impl ConsoleProcess {
     pub(crate) fn start(kubeconfig: &Path, port: u16) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_celplane"))
             .args(["console", "--port", &port.to_string(), "--kubeconfig"])
@@ -44,7 +44,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ConsoleProcess {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -55,12 +55,12 @@ impl Drop for Served {
 pub(crate) const OBJECTS: &str = include_str!("data/console.yaml");
 
 /// A cluster, a console and a browser with a session; none where a tool is missing.
-pub(crate) fn ready() -> Option<(Cluster, Served, Browser)> {
+pub(crate) fn ready() -> Option<(Cluster, ConsoleProcess, Browser)> {
     ready_with("4")
 }
 
 /// As [`ready`], with this many nodes.
-pub(crate) fn ready_with(nodes: &str) -> Option<(Cluster, Served, Browser)> {
+pub(crate) fn ready_with(nodes: &str) -> Option<(Cluster, ConsoleProcess, Browser)> {
     if Cluster::is_missing() {
         return None;
     }
@@ -73,7 +73,7 @@ pub(crate) fn ready_with(nodes: &str) -> Option<(Cluster, Served, Browser)> {
     cluster.kubectl(&["label", "node", "node-0", "node-1", "topology.kubernetes.io/zone=east-1", "pool=gpu"], "");
     cluster.kubectl(&["label", "node", "node-2", "node-3", "topology.kubernetes.io/zone=west-2", "pool=general"], "");
     cluster.apply(OBJECTS);
-    let mut served = Served::start(&cluster.kubeconfig(), 0);
+    let mut served = ConsoleProcess::start(&cluster.kubeconfig(), 0);
     let url = served.url();
     browser.open(&url);
     browser.see("Why pending");

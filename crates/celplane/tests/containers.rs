@@ -3,9 +3,11 @@
 mod image;
 mod machine;
 mod names;
+mod resources;
 mod second_agent;
 mod stories;
 mod streams;
+mod two_machines;
 mod workloads;
 
 use std::io::BufRead as _;
@@ -64,6 +66,7 @@ fn containers_run_and_survive_the_control_plane() {
     streams_reach_containers(&machine);
     ends_are_reported(&machine);
     second_agent::usage_is_measured(&machine);
+    second_agent::full_disk_evicts_the_pod_that_fills_it(&machine);
     second_agent::end(&mut machine);
     containers_outlive_a_killed_control_plane(&mut machine);
     noexecute_evicts_pods_without_a_matching_expression(&machine);
@@ -91,6 +94,7 @@ fn kubectl_reaches_containers_of_all_workloads() {
     let Some(machine) = Machine::start() else { return };
     workloads::create(&machine);
     machine.apply(streams::PODS);
+    machine.apply(resources::PODS);
     run_all(
         &machine,
         &[
@@ -105,11 +109,20 @@ fn kubectl_reaches_containers_of_all_workloads() {
             ("secrets", workloads::secrets_stay_in_memory),
             ("probes", workloads::probes_decide_readiness_and_restarts),
             ("volumes", workloads::volumes_are_not_left),
+            ("resize", resources::running_containers_are_resized),
+            ("limits", resources::pods_are_limited_as_a_whole),
+            ("runtime", resources::killed_runtime_is_started_again),
             ("grace", workloads::grace_periods_end),
             ("cron", workloads::cron_jobs_start_jobs),
             ("drain", workloads::node_drains),
         ],
     );
+}
+
+#[test]
+fn pods_of_two_machines_reach_each_other() {
+    let Some(machine) = Machine::start_with(&["--node-routes"]) else { return };
+    two_machines::reach_each_other(&machine);
 }
 
 #[test]

@@ -34,7 +34,7 @@ struct Bounds {
     fixed: u64,
     /// and this many of the same size.
     times: u64,
-    /// Memory in MiB, for commands their address space,
+    /// Memory in MiB,
     memory: u64,
     /// and bytes of it for each byte of input.
     memory_times: u64,
@@ -96,13 +96,13 @@ impl Random {
 }
 
 /// A measured input.
-struct Measured {
+struct Measurement {
     shape: Shape,
     cost: Cost,
 }
 
 /// Complaints about an input that costs more than its bounds.
-fn complaints(kind: &Kind, size: usize, measured: &Measured, ordinary: &Ordinary, bounds: Bounds) -> Vec<String> {
+fn complaints(kind: &Kind, size: usize, measured: &Measurement, ordinary: &Ordinary, bounds: Bounds) -> Vec<String> {
     let Cost { time, memory, out } = measured.cost;
     let time_max = ordinary.of(SIZES[0]) * bounds.fixed as u32 + ordinary.of(size) * bounds.times as u32;
     let (memory_max, out_max) = (bounds.memory_max(size), bounds.out_max(size));
@@ -121,16 +121,16 @@ fn complaints(kind: &Kind, size: usize, measured: &Measured, ordinary: &Ordinary
 }
 
 /// Climbs from every start at the smallest size; the best shapes, the most expensive first.
-fn climb(kind: &Kind, measure: &mut dyn FnMut(&Shape, usize) -> Cost) -> Vec<Measured> {
+fn climb(kind: &Kind, measure: &mut dyn FnMut(&Shape, usize) -> Cost) -> Vec<Measurement> {
     let mut random = Random(7);
-    let mut found: Vec<Measured> = Vec::new();
-    let by_cost = |found: &mut Vec<Measured>| {
+    let mut found: Vec<Measurement> = Vec::new();
+    let by_cost = |found: &mut Vec<Measurement>| {
         found.sort_by_key(|it| std::cmp::Reverse(it.cost.weight()));
     };
     for form in 0..kind.forms {
         let shape = Shape { form, depth: 8, length: 16, distinct: true };
         let cost = measure(&shape, SIZES[0]);
-        found.push(Measured { shape, cost });
+        found.push(Measurement { shape, cost });
     }
     by_cost(&mut found);
     for _ in 0..if is_full() { 24 } else { 3 } {
@@ -140,7 +140,7 @@ fn climb(kind: &Kind, measure: &mut dyn FnMut(&Shape, usize) -> Cost) -> Vec<Mea
             continue;
         }
         let cost = measure(&shape, SIZES[0]);
-        found.push(Measured { shape, cost });
+        found.push(Measurement { shape, cost });
         by_cost(&mut found);
     }
     found
@@ -162,9 +162,9 @@ fn try_kind(
         if size > SIZES[0] {
             // Forms that are cheap when short may be the expensive ones when long.
             let tried = if is_full() || size == SIZES[1] { kind.forms.max(2) } else { 3 };
-            let mut next: Vec<Measured> = Vec::new();
+            let mut next: Vec<Measurement> = Vec::new();
             for it in found.iter().take(tried) {
-                next.push(Measured { shape: it.shape, cost: measure(&it.shape, size) });
+                next.push(Measurement { shape: it.shape, cost: measure(&it.shape, size) });
             }
             next.sort_by_key(|it| std::cmp::Reverse(it.cost.weight()));
             found = next;
@@ -238,7 +238,7 @@ fn cost_of_every_file_is_bounded_by_its_size() {
         let file = directory.path().join("input.yaml");
         let cost_of = |text: &str| {
             std::fs::write(&file, text).unwrap();
-            offline_cost(kind, &file, bounds.memory_max(text.len()))
+            offline_cost(kind, &file)
         };
         let ordinary = SIZES.map(|size| cost_of(&generators::ordinary_file(kind, size)).time);
         let ordinary = Ordinary(ordinary.to_vec());

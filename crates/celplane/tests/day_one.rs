@@ -240,6 +240,9 @@ fn failed_starts_leave_nothing_behind_and_dry_runs_warn() {
     let (code, _, errors) = home.run(&["up", "--data-dir", directory.to_str().unwrap(), "--port", &port]);
     assert!(code == 1 && errors.contains("is in use by another program"), "{errors}");
     assert!(!directory.exists());
+    let (code, _, errors) = home.run(&["up", "--wait", "--data-dir", directory.to_str().unwrap(), "--port", &port]);
+    assert!(code == 1 && errors.contains("is in use by another program"), "{errors}");
+    assert!(!directory.exists());
     let (code, output, _) = home.run(&["up", "--dry-run", "--port", "0", "--bind-address", "0.0.0.0"]);
     assert_eq!(code, 0);
     assert!(output.contains("The port would be open to the network: --bind-address is 0.0.0.0."), "{output}");

@@ -13,22 +13,22 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A command and its output, as a document has them.
-struct Shown {
+struct ShownCommand {
     command: String,
     output: String,
 }
 
 /// The commands of a document, block by block.
-fn shown(file: &Path) -> Vec<Vec<Shown>> {
+fn shown(file: &Path) -> Vec<Vec<ShownCommand>> {
     let text = std::fs::read_to_string(file).unwrap();
     let blocks = text.split("\n```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap_or_default().1);
     blocks
         .map(|block| {
-            let mut commands: Vec<Shown> = Vec::new();
+            let mut commands: Vec<ShownCommand> = Vec::new();
             let mut is_input = false;
             for line in block.lines() {
                 if let Some(command) = line.strip_prefix("$ ") {
-                    commands.push(Shown { command: format!("{command}\n"), output: String::new() });
+                    commands.push(ShownCommand { command: format!("{command}\n"), output: String::new() });
                     is_input = command.ends_with("<<END");
                 } else if let Some(last) = commands.last_mut() {
                     let part = if is_input { &mut last.command } else { &mut last.output };
@@ -63,7 +63,7 @@ fn shell(command: &str) -> Command {
 fn offline_commands_print_the_documented_output() {
     let mut count = 0;
     for file in documents() {
-        for Shown { command, output } in shown(&file).into_iter().flatten() {
+        for ShownCommand { command, output } in shown(&file).into_iter().flatten() {
             if !command.starts_with("celplane ") || command.starts_with("celplane up") {
                 continue;
             }
@@ -108,9 +108,9 @@ fn masked(text: &str) -> Vec<Vec<String>> {
 }
 
 /// A process, ended when dropped.
-struct Ended(Child);
+struct ChildGuard(Child);
 
-impl Drop for Ended {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -128,11 +128,11 @@ fn readme_quick_start_matches_the_output() {
     let data = home.path().join("celplane");
     let expected = &with("celplane up")[0].output;
     let mut command = shell("exec celplane up --port 0");
-    let mut up = Ended(command.env("XDG_DATA_HOME", home.path()).stdout(Stdio::piped()).spawn().unwrap());
+    let mut up = ChildGuard(command.env("XDG_DATA_HOME", home.path()).stdout(Stdio::piped()).spawn().unwrap());
     let lines = BufReader::new(up.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let printed: Vec<String> = lines.take(expected.lines().count()).collect();
     assert_eq!(masked(&printed.join("\n")), masked(expected));
-    for Shown { command, output } in with("kubectl create deployment") {
+    for ShownCommand { command, output } in with("kubectl create deployment") {
         let started = Instant::now();
         loop {
             let mut kubectl = shell(command);

@@ -8,7 +8,7 @@ use api::features::Features;
 use api::json;
 use api::json::Value;
 use client::objects::{Patch, Selection};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use http::Method;
 use tokio::time::Instant;
 

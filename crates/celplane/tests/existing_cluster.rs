@@ -194,11 +194,11 @@ fn webhook_applies_the_rules_of_fields_to_annotations() {
     let flags = ["--feature-gates", "TaintTolerationCEL=false", "--backend", &backend];
     let cluster = Cluster::start_with(tempfile::tempdir().unwrap(), &flags);
     cluster.kubectl(&["create", "serviceaccount", "default"], "");
-    let manifests =
-        celplane(&cluster, &["webhook", "install", "--image", "example.com/celplane:1", "--assign-scheduler"]);
+    let install = ["webhook", "install", "--image", "example.com/celplane:1", "--assign-scheduler", "--volumes"];
+    let manifests = celplane(&cluster, &install);
     cluster.apply(&manifests);
     let listen = free.to_string();
-    let webhook = start(&cluster, &["webhook", "--assign-scheduler", "--listen", &listen]);
+    let webhook = start(&cluster, &["webhook", "--assign-scheduler", "--volumes", "--listen", &listen]);
     let bundle = "jsonpath={.webhooks[0].clientConfig.caBundle}";
     until(&cluster, &["get", "mutatingwebhookconfiguration", "celplane-placement", "-o", bundle], |text| {
         !text.is_empty()
@@ -220,6 +220,7 @@ fn webhook_applies_the_rules_of_fields_to_annotations() {
     let expected = "metadata.annotations[placement.celplane.dev/node-affinity]: Forbidden: pod updates may not change";
     assert!(refused.contains(expected), "{refused}");
 
+    check_volumes(&cluster);
     check_policy(&cluster);
     check_columns(&cluster);
 
@@ -231,6 +232,57 @@ fn webhook_applies_the_rules_of_fields_to_annotations() {
     cluster.kubectl(&["delete", "--wait=false", "-f", "-"], &manifests);
     let left = "validatingwebhookconfigurations,mutatingwebhookconfigurations,validatingadmissionpolicies";
     until(&cluster, &["get", left, "-o", "name"], str::is_empty);
+}
+
+const VOLUMES: &str = "apiVersion: v1
+kind: PersistentVolume
+metadata:
+  name: disk
+  annotations:
+    placement.celplane.dev/node-affinity: |
+      required: {nodeSelectorTerms: [{matchCELExpressions: [\"node.labels['zone'].startsWith('a')\"]}]}
+spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: x, hostPath: {path: /disk}}
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: plain}
+spec: {capacity: {storage: 1Gi}, accessModes: [ReadWriteOnce], storageClassName: x, hostPath: {path: /plain}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: annotated}
+spec: {accessModes: [ReadWriteOnce], storageClassName: x, volumeName: disk, resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: plain}
+spec: {accessModes: [ReadWriteOnce], storageClassName: x, volumeName: plain, resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: unbound}
+spec: {accessModes: [ReadWriteOnce], storageClassName: x, resources: {requests: {storage: 1Gi}}}
+";
+
+/// Pods without annotations go to the scheduler that reads those of their volumes.
+fn check_volumes(cluster: &Cluster) {
+    let pod = |name: &str, claim: &str, scheduler: &str| {
+        let volumes = format!("  volumes: [{{name: v, persistentVolumeClaim: {{claimName: {claim}}}}}]\n");
+        pod(name, scheduler, "    a: b\n") + &volumes
+    };
+    cluster.apply(VOLUMES);
+    for (claim, expected) in
+        [("annotated", "celplane"), ("plain", "default-scheduler"), ("unbound", "default-scheduler")]
+    {
+        let name = format!("with-{claim}");
+        cluster.apply(&pod(&name, claim, "default-scheduler"));
+        let scheduler = cluster.kubectl(&["get", "pod", &name, "-o", "jsonpath={.spec.schedulerName}"], "");
+        assert_eq!(scheduler, expected, "{claim}");
+    }
+    let refused = cluster.refused(&["apply", "-f", "-"], &pod("elsewhere", "annotated", "other"));
+    let expected = "spec.schedulerName: Invalid value: \"other\": persistent volume \"disk\" has placement annotations, \
+                    which only these schedulers read: \"celplane\"";
+    assert!(refused.contains(expected), "{refused}");
 }
 
 /// The accounts that may patch pods can add tolerations for `NoExecute` taints, and nothing else.
@@ -276,6 +328,7 @@ fn check_columns(cluster: &Cluster) {
     assert_eq!(table, "a     10    [20]\n");
     assert!(celplane(cluster, &["get", "gadgets"]).contains("the server has no custom resource \"gadgets\""));
     assert_eq!(celplane(cluster, &["get", "wd", "-l", "a=b"]), "No resources found in default namespace.\n");
+    assert_eq!(celplane(cluster, &["get", "wd", "-A", "-l", "a=b"]), "No resources found\n");
     check_watch(cluster);
 }
 

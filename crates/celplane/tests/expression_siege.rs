@@ -20,7 +20,7 @@ use api::core::v1::{Node, Pod};
 use api::json;
 use api::json::Value;
 use client::objects::{Deletion, Patch, Selection};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Resource};
 
 use crate::cluster::program;

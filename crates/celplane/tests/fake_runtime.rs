@@ -130,7 +130,12 @@ fn agent_starts_adopts_and_ends_containers() {
     let server = runtime.block_on(async { serve(&socket, Arc::new(played.clone())) }).unwrap();
     runtime.spawn(server);
     let agent = Agent::start(&cluster, &socket);
-    let manifests = pod("runs", &format!("{{name: a, image: 'app:1', {RUNNING}}}"), "Always")
+    let class =
+        "apiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: guarded}\nhandler: special\n---\n".to_owned();
+    let manifests = class
+        + &pod("classed", &format!("{{name: g, image: 'app:1', {RUNNING}}}"), "Always")
+            .replace("spec: {", "spec: {runtimeClassName: guarded, ")
+        + &pod("runs", &format!("{{name: a, image: 'app:1', {RUNNING}}}"), "Always")
         + &pod("fails", "{name: b, image: 'app:1', command: [exit, '3']}", "Never")
         + &pod("crashes", "{name: c, image: 'app:1', command: [exit, '1']}", "Always")
         + &pod("pulls", "{name: d, image: 'missing:1'}", "Always")
@@ -144,6 +149,9 @@ fn agent_starts_adopts_and_ends_containers() {
         cluster.kubectl(&["wait", pod, &format!("--for=jsonpath={{{condition}"), "--timeout=60s"], "");
     };
     wait("pod/runs", ".status.phase}=Running");
+    // The sandbox of a pod with a runtime class is made by the handler of the class.
+    wait("pod/classed", ".status.phase}=Running");
+    assert!(played.calls().contains(&"handler special".to_owned()), "{:?}", played.calls());
     wait("pod/fails", ".status.phase}=Failed");
     let waiting = ".status.containerStatuses[0].state.waiting.reason}=";
     wait("pod/crashes", &format!("{waiting}CrashLoopBackOff"));

@@ -12,17 +12,17 @@ use apiserver::server::listen::Connection;
 use apiserver::{Options, Server};
 use client::informer::Informer;
 use client::objects::{Deletion, Patch, Selection};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Resource};
 use kubelet::Fleet;
 use kubelet::simulation::{Rules, Simulation};
 use kubelet::template::Template;
 use matching::CompileCache;
-use store::{Embedded, Store};
+use store::{EmbeddedStore, Store};
 use tokio::sync::oneshot;
 
 const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(90);
 
 /// A server, and what it holds of nodes and pods.
 pub(crate) struct Cluster {
@@ -34,7 +34,7 @@ pub(crate) struct Cluster {
 }
 
 /// A fleet at work, until it is dropped.
-pub(crate) struct Running {
+pub(crate) struct RunningFleet {
     _stop: oneshot::Sender<()>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -53,7 +53,7 @@ impl Component {
     }
 }
 
-impl Running {
+impl RunningFleet {
     pub(crate) async fn stop(self) {
         drop(self._stop);
         self.task.await.unwrap();
@@ -62,7 +62,7 @@ impl Running {
 
 impl Cluster {
     pub(crate) async fn start(features: Gates) -> Self {
-        let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let cluster = Self::on(store, features).await;
         let account = api::json!({"metadata": {"name": "default"}});
         cluster.admin.documents(SERVICE_ACCOUNTS).create("default", &account).await.unwrap();
@@ -132,7 +132,7 @@ impl Cluster {
         Component { stop, task }
     }
 
-    pub(crate) fn fleet(&self, nodes: usize, features: Gates) -> Running {
+    pub(crate) fn fleet(&self, nodes: usize, features: Gates) -> RunningFleet {
         let server = self.server.clone();
         let start = Instant::now();
         let options = kubelet::Options {
@@ -150,7 +150,7 @@ impl Cluster {
             features: features.into(),
             clock: self.admin.clock().clone(),
             endpoint: None,
-            tells: None,
+            reports: None,
             static_pods: None,
         };
         let fleet = Fleet::new(options, Simulation::new(Rules::default()));
@@ -162,7 +162,7 @@ impl Cluster {
                 })
                 .await;
         });
-        Running { _stop: stop, task }
+        RunningFleet { _stop: stop, task }
     }
 
     pub(crate) async fn create(&self, name: &str, spec: Value) {

@@ -18,7 +18,7 @@ use api::core::v1::{Node, Pod};
 use api::json;
 use client::informer::Change;
 use client::objects::{Deletion, Selection};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Informer, Resource};
 
 use crate::cluster::program;
@@ -44,7 +44,7 @@ fn plan() -> Plan {
 }
 
 /// Resources that a process has used up to a time.
-struct Used {
+struct CpuReading {
     at: Instant,
     processor: f64,
     commits: f64,
@@ -92,18 +92,18 @@ impl Up {
     }
 
     /// Resources used so far.
-    async fn now(&self, client: &Client) -> Used {
+    async fn now(&self, client: &Client) -> CpuReading {
         let metrics = client.get_as("/metrics", "text/plain").await.unwrap();
         let metrics = String::from_utf8(metrics.to_vec()).unwrap();
         let commits = metrics.lines().find_map(|line| line.strip_prefix("apiserver_storage_durable_commits "));
-        Used {
+        CpuReading {
             at: Instant::now(),
             processor: self.processor_seconds(),
             commits: commits.expect("the server counts its commits").trim().parse().unwrap(),
         }
     }
 
-    async fn report(&self, what: &str, since: &Used, client: &Client) {
+    async fn report(&self, what: &str, since: &CpuReading, client: &Client) {
         let now = self.now(client).await;
         let (wall, used) = ((now.at - since.at).as_secs_f64(), now.processor - since.processor);
         let (share, fsyncs) = (used / wall * 100.0, (now.commits - since.commits) / wall);
@@ -159,7 +159,7 @@ async fn create(client: &Client, numbers: std::ops::Range<usize>) {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_come_and_go_and_no_node_loses_its_heartbeat() {
     let plan = plan();
-    let begin = Used { at: Instant::now(), processor: 0.0, commits: 0.0 };
+    let begin = CpuReading { at: Instant::now(), processor: 0.0, commits: 0.0 };
     let up = Up::start(plan.nodes);
     let client = Client::from_kubeconfig(&up.kubeconfig, None, "load").await.unwrap();
     let nodes: Informer<Node> = Informer::start(&client, Selection::default());

@@ -14,14 +14,14 @@ use api::features::Features;
 use tokio::time::Instant;
 
 use self::workloads::Kind;
-use crate::paused::{Asked, Cluster};
+use crate::paused::{Cluster, SentRequest};
 
 const MINUTE: Duration = Duration::from_secs(60);
 /// Time after which each of 200 workloads has tried once and recorded an event.
 const TOLD: Duration = Duration::from_secs(240);
 
 /// Number of requests by kind.
-fn summary(asked: &[Asked]) -> String {
+fn summary(asked: &[SentRequest]) -> String {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for it in asked {
         let parts: Vec<&str> = it.path.split('/').collect();
@@ -54,7 +54,7 @@ async fn refuse(kind: Kind, count: usize) {
     let _controllers = cluster.controllers(kind.controllers(), Features::all_proposals());
     cluster.pass(TOLD + MINUTE, || false).await;
 
-    let refused = |asked: &[Asked]| asked.iter().filter(|it| it.code == 422).count();
+    let refused = |asked: &[SentRequest]| asked.iter().filter(|it| it.code == 422).count();
     let minute = |number: u32| log.between(off + number * MINUTE, MINUTE);
     let first = minute(0);
     let all = log.between(off, TOLD + MINUTE);

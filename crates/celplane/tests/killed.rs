@@ -38,7 +38,7 @@ struct Counter {
 
 /// State of a watcher.
 #[derive(Debug, Clone, Default)]
-struct Seen {
+struct ObservedState {
     revision: u64,
     counts: BTreeMap<String, u64>,
     events: u64,
@@ -48,7 +48,7 @@ struct Seen {
 fn nothing_acknowledged_is_lost_and_watchers_go_on() {
     let directory = tempfile::tempdir().unwrap();
     let mut counters = vec![Counter::default(); WRITERS];
-    let mut watchers = vec![Seen::default(); WATCHERS];
+    let mut watchers = vec![ObservedState::default(); WATCHERS];
     let mut highest = 0;
     let rounds = rounds(6);
     let mut acknowledged = 0;
@@ -108,7 +108,7 @@ fn number(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
-fn list(client: &mut Client) -> Seen {
+fn list(client: &mut Client) -> ObservedState {
     let answer = client.request("GET", &format!("{CONFIG_MAPS}?labelSelector=test=counter"), &[], b"").unwrap();
     assert_eq!(answer.status, 200, "{}", answer.text());
     let list: Value = serde_json::from_slice(&answer.body).unwrap();
@@ -116,7 +116,7 @@ fn list(client: &mut Client) -> Seen {
     let counts = items
         .iter()
         .map(|item| (item["metadata"]["name"].as_str().unwrap().to_owned(), number(&item["data"]["count"])));
-    Seen { revision: number(&list["metadata"]["resourceVersion"]), counts: counts.collect(), events: 0 }
+    ObservedState { revision: number(&list["metadata"]["resourceVersion"]), counts: counts.collect(), events: 0 }
 }
 
 /// Increments until the server has ended.
@@ -156,20 +156,24 @@ fn count(endpoint: &Endpoint, of: usize, counter: &mut Counter, newest: &AtomicU
 }
 
 /// Follows all counters from the watcher's position until the server has ended.
-fn watch(endpoint: &Endpoint, seen: &mut Seen, stop: &AtomicBool) {
+fn watch(endpoint: &Endpoint, seen: &mut ObservedState, stop: &AtomicBool) {
     // The end of the connection is expected after the stop.
     let ended = follow(endpoint, seen, |_| false);
     assert!(stop.load(Ordering::SeqCst), "a watch ended by itself: {ended:?}");
 }
 
 /// Follows all counters until they are where they are known to be.
-fn catch_up(endpoint: &Endpoint, seen: &mut Seen, found: &Seen) {
+fn catch_up(endpoint: &Endpoint, seen: &mut ObservedState, found: &ObservedState) {
     if seen.counts != found.counts {
         follow(endpoint, seen, |seen| seen.counts == found.counts).unwrap();
     }
 }
 
-fn follow(endpoint: &Endpoint, seen: &mut Seen, mut is_enough: impl FnMut(&Seen) -> bool) -> io::Result<()> {
+fn follow(
+    endpoint: &Endpoint,
+    seen: &mut ObservedState,
+    mut is_enough: impl FnMut(&ObservedState) -> bool,
+) -> io::Result<()> {
     let mut client = endpoint.try_connect()?;
     let query = format!("watch=1&labelSelector=test=counter&resourceVersion={}", seen.revision);
     client.send(format!("GET {CONFIG_MAPS}?{query} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes())?;

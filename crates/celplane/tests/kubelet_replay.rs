@@ -23,7 +23,7 @@ mod compare;
 mod watched;
 
 use case::Case;
-use watched::Watched;
+use watched::WatchState;
 
 /// Time after which a scenario fails that has not reached the recorded state.
 const LIMIT: Duration = Duration::from_secs(100);
@@ -81,7 +81,7 @@ impl Drop for Agent {
 /// Common parts of all scenarios.
 pub(crate) struct Stage {
     client: client::Client,
-    watched: Arc<Watched>,
+    watched: Arc<WatchState>,
     runtime: PlayedRuntime,
     directory: std::path::PathBuf,
     deadline: Instant,
@@ -133,7 +133,7 @@ async fn replay(cluster: &Cluster, cases: &[Value], gaps: &BTreeSet<String>) -> 
     std::fs::write(directory.join("mnt/file"), "hello").unwrap();
     let _agent = Agent::start(cluster);
     let client = client::Client::from_kubeconfig(&cluster.kubeconfig(), None, "replay").await.unwrap();
-    let watched = Watched::start(&client);
+    let watched = WatchState::start(&client);
     let ready_by = Instant::now() + LIMIT;
     watched.until(ready_by, |it| it.node_is_ready).await;
     let mut failures = Vec::new();

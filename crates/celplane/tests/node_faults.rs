@@ -193,3 +193,50 @@ fn containers_restart_while_the_server_is_away() {
     stage.wait("pod/steady", READY);
     assert_eq!(stage.runtime.running(), (1, 1));
 }
+
+/// Resources are changed in place, or with a restart where the policy of the container asks for it. A restarted agent knows
+/// what it allocated, and a change that has no room waits.
+#[test]
+fn resources_of_running_containers_are_changed() {
+    let Some(stage) = Stage::new(&[]) else { return };
+    let agent = stage.agent();
+    let resources =
+        |cpu: &str| format!("resources: {{requests: {{cpu: {cpu}}}, limits: {{cpu: {cpu}, memory: 32Mi}}}}");
+    let container = |policy: &str| {
+        let policy = format!("resizePolicy: [{{resourceName: cpu, restartPolicy: {policy}}}]");
+        format!("{{name: a, image: 'app:1', {}, {policy}, {RUNNING}}}", resources("100m"))
+    };
+    let of = |name: &str, policy: &str| pod(name, &container(policy), "Always");
+    stage.cluster.apply(&(of("stays", "NotRequired") + &of("restarts", "RestartContainer")));
+    stage.wait("pod/stays", READY);
+    stage.wait("pod/restarts", READY);
+    let resize = |name: &str, cpu: &str| {
+        let patch = serde_json::json!({"spec": {"containers": [{"name": "a", "resources": {
+            "requests": {"cpu": cpu}, "limits": {"cpu": cpu, "memory": "32Mi"}}}]}});
+        stage.cluster.kubectl(&["patch", "pod", name, "--subresource=resize", "-p", &patch.to_string()], "");
+    };
+    resize("stays", "200m");
+    resize("restarts", "200m");
+    let applied = "{.status.containerStatuses[0].resources.limits.cpu}";
+    stage.wait("pod/stays", &format!("jsonpath={applied}=200m"));
+    stage.wait("pod/restarts", "jsonpath={.status.containerStatuses[0].restartCount}=1");
+    stage.wait("pod/restarts", &format!("jsonpath={applied}=200m"));
+    stage.wait_for_call("update to 20000 and 33554432");
+    assert_eq!(stage.read("pod/stays", "{.status.containerStatuses[0].restartCount}"), "0");
+    // More than the node has: the change waits, and a restart of the agent does not let it pass.
+    resize("stays", "1000");
+    let pending = "{.status.conditions[?(@.type==\"PodResizePending\")].reason}";
+    stage.wait("pod/stays", &format!("jsonpath={pending}=Deferred"));
+    drop(agent);
+    let _agent = stage.agent();
+    stage.cluster.apply(&running("later"));
+    stage.wait("pod/later", READY);
+    assert_eq!(stage.read("pod/stays", pending), "Deferred");
+    assert_eq!(stage.read("pod/stays", applied), "200m");
+    assert_eq!(stage.read("pod/stays", "{.status.containerStatuses[0].allocatedResources.cpu}"), "200m");
+    // A change that is taken back needs no room.
+    resize("stays", "200m");
+    stage.wait("pod/stays", "jsonpath={.status.observedGeneration}=4");
+    assert_eq!(stage.read("pod/stays", pending), "");
+    assert_eq!(stage.read("pod/stays", "{.status.containerStatuses[0].restartCount}"), "0");
+}

@@ -212,6 +212,31 @@ spec: {priority: 100, containers: [{name: c, image: i, resources: {requests: {cp
 }
 
 #[test]
+fn missing_cluster_is_reported_with_the_flags_that_name_one() {
+    let home = tempfile::tempdir().unwrap();
+    for command in ["scan", "simulate"] {
+        let mut program = std::process::Command::new(env!("CARGO_BIN_EXE_celplane"));
+        let output = program.arg(command).env_remove("KUBECONFIG").env("HOME", home.path()).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{errors}");
+        let wanted = "no cluster given: specify files with -f, or a server with --kubeconfig or KUBECONFIG";
+        assert!(errors.contains(wanted), "{errors}");
+    }
+}
+
+#[test]
+fn changes_of_other_nodes_are_omitted_for_one_node() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  nodeSelector: {disk: ssd}\n  containers: [{name: c, image: i}]\n---\n\
+               apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\napiVersion: v1\nkind: Node\nmetadata: {name: n2}\n";
+    let (code, all) = json(&["why", "--pod", "-", "-o", "json"], pod);
+    assert_eq!(code, 1);
+    assert!(all["remedies"].to_string().contains("the label disk=ssd on node n2"), "{all}");
+    let (_, one) = json(&["why", "--pod", "-", "--node", "n1", "-o", "json"], pod);
+    assert!(one["remedies"].to_string().contains("the label disk=ssd on node n1"), "{one}");
+    assert!(!one["remedies"].to_string().contains("on node n2"), "{one}");
+}
+
+#[test]
 fn why_reports_the_missing_gate_and_no_fitting_node() {
     let arguments = [
         "why",
@@ -418,6 +443,11 @@ fn why_names_all_gates_that_would_do() {
         run(&["why", "--pod", pod, "-f", "cluster", "--node", "old-kernel", "--feature-gates", off], "");
     let needs = "needs feature gate TaintTolerationCEL or TaintTolerationNodeAffinityCEL, which are off";
     assert!(output.contains(needs), "{output}");
+    // The overview names them as well.
+    let (_, output, _) = run(&["why", "--pod", pod, "-f", "cluster", "--feature-gates", off], "");
+    let closed =
+        "expression has no effect: TaintTolerationCEL or TaintTolerationNodeAffinityCEL is off in the scheduler";
+    assert!(output.contains(closed), "{output}");
     let one = "TaintTolerationCEL=false,TaintTolerationNodeAffinityCEL=true";
     let (_, output, _) =
         run(&["why", "--pod", pod, "-f", "cluster", "--node", "old-kernel", "--feature-gates", one], "");

@@ -124,4 +124,18 @@ fn warnings_have_the_position_of_their_field() {
     assert!(output.starts_with("<stdin>:6:3: Service s: warning: spec.externalIPs is deprecated"), "{output}");
     let (_, output, _) = run(&["check", "-o", "sarif", "-"], text);
     assert!(output.contains("\"startLine\": 6"), "{output}");
+    let annotated = "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata:\n  name: i\n  annotations:\n    \
+                     kubernetes.io/ingress.class: nginx\nspec:\n  defaultBackend: {service: {name: s, port: {number: 80}}}\n";
+    let secret = "kind: Secret\napiVersion: v1\nmetadata: {name: t}\ntype: kubernetes.io/tls\ndata:\n  tls.crt: eA==\n  tls.key: eA==\n";
+    let deprecated = "kind: DeviceClass\napiVersion: resource.k8s.io/v1beta1\nmetadata: {name: d}\nspec: {}\n";
+    let boolean = "kind: Namespace\napiVersion: v1\nmetadata:\n  name: a\n  labels:\n    on-call: yes\n";
+    for (text, warning) in [
+        (annotated, "<stdin>:6:5: Ingress i: warning: annotation \"kubernetes.io/ingress.class\" is deprecated"),
+        (secret, "<stdin>:6:3: Secret t: warning: tls: failed to find any PEM data"),
+        (deprecated, "<stdin>:2:1: DeviceClass d: warning: resource.k8s.io/v1beta1 DeviceClass is deprecated"),
+        (boolean, "<stdin>:6:5: Namespace a: warning: in YAML, y, n, yes"),
+    ] {
+        let (_, output, _) = run(&["check", "-"], text);
+        assert!(output.contains(warning), "{warning}: {output}");
+    }
 }

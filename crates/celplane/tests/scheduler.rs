@@ -13,7 +13,7 @@ use apiserver::server::listen::Connection;
 use apiserver::{Options, Server};
 use client::election::Leadership;
 use client::{Client, Health, Resource, Shutdown, Stop};
-use store::{Embedded, Store};
+use store::{EmbeddedStore, Store};
 use telemetry::metrics::Registry;
 
 const NODES: Resource = Resource::new("", "v1", "nodes", "Node");
@@ -92,7 +92,7 @@ impl Plane {
     }
 
     async fn in_memory(gates: Features) -> Self {
-        let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         Self::start(store, gates, gates).await
     }
 
@@ -177,7 +177,7 @@ const TOLERATIONS: &[(&str, bool, bool)] = &[
 #[tokio::test(flavor = "multi_thread")]
 async fn taint_toleration_filter() {
     for closed in [false, true] {
-        let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let of_scheduler = if closed { Features::default() } else { all() };
         let plane = Plane::start(store, all(), of_scheduler).await;
         plane.node("tainted", "{}", TAINT).await;
@@ -330,7 +330,7 @@ async fn volumes_say_where_pods_can_run() {
 async fn gates_off_on_and_off_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.redb");
-    let open = || -> Arc<dyn Store> { Arc::new(Embedded::open(&path, store::Options::default()).unwrap()) };
+    let open = || -> Arc<dyn Store> { Arc::new(EmbeddedStore::open(&path, store::Options::default()).unwrap()) };
     let uses = "{tolerations: [{expression: \"taint.key == 'pool'\"}]}";
 
     let plane = Plane::start(open(), Features::default(), Features::default()).await;
@@ -417,7 +417,7 @@ profiles:
   - name: NodeAffinity
     args: {addedAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [b]}]}]}}}
 ";
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let plane = Plane::start_with(store, all(), all(), configuration).await;
     plane.node("tainted", "{zone: a}", "[{key: pool, effect: NoSchedule}]").await;
     plane.place("strict", "{}").await.unwrap_err();

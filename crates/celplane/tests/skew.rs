@@ -12,7 +12,7 @@ use api::features::{Features, Gate};
 use api::json::Value;
 use client::informer::Informer;
 use client::objects::{Patch, Selection};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::fleet::{Cluster, on, until};
 

@@ -122,7 +122,7 @@ fn options(client: &Client, manifests: &Path) -> kubelet::Options {
         features: matching::Features::default(),
         clock: client.clock().clone(),
         endpoint: None,
-        tells: None,
+        reports: None,
         static_pods: Some(Options {
             path: manifests.to_owned(),
             period: Duration::from_millis(100),
@@ -152,7 +152,7 @@ async fn pods_from_files_run_without_a_server() {
             if holds(&answer) {
                 return;
             }
-            assert!(started.elapsed() < Duration::from_secs(30), "{answer:?}");
+            assert!(started.elapsed() < Duration::from_secs(90), "{answer:?}");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -185,7 +185,7 @@ async fn critical_pod_preempts_and_cannot_be_faked() {
     fleet::until(&cluster.pods, || phase("second") == "Failed").await;
     assert_eq!(cluster.pod("second").unwrap().status.reason, "OutOfcpu");
     // A pod from the server is never a static pod, regardless of its annotations.
-    let pods = cluster.admin.documents(<Pod as client::resources::Served>::RESOURCE);
+    let pods = cluster.admin.documents(<Pod as client::resources::ServedView>::RESOURCE);
     let posing = api::json!({"metadata": {"name": "posing", "annotations": {"kubernetes.io/config.source": "file"}},
         "spec": (spec(""))});
     pods.create("default", &posing).await.unwrap();

@@ -140,6 +140,11 @@ items:
   metadata: {name: done, namespace: shop, uid: u5}
   spec: {nodeName: real-1, containers: [{name: c, image: i}]}
   status: {phase: Succeeded}
+- apiVersion: batch/v1
+  kind: Job
+  metadata: {name: done, namespace: shop, uid: u6}
+  spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}
+  status: {succeeded: 1, conditions: [{type: Complete, status: "True"}]}
 - apiVersion: apps/v1
   kind: ReplicaSet
   metadata: {name: web, namespace: shop, uid: u3, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: gone, controller: true}]}
@@ -162,6 +167,7 @@ fn loaded_cluster_omits_harmful_objects() {
     for why in [
         "1 × Secret",
         "1 × Pod that has ended",
+        "1 × Job that has ended",
         "1 × finalizers of a Pod",
         "1 × owner of a ReplicaSet that is not in the dump",
         "1 × priority class gold of a Pod, which is not in the dump",
@@ -176,6 +182,34 @@ fn loaded_cluster_omits_harmful_objects() {
     // The ReplicaSet has its pod: it belongs to it under its new uid, so that no second one was made.
     assert_eq!(report["nodes"][0]["pods"]["used"], 1, "{report}");
     assert_eq!(report["pending"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn flags_have_the_heading_of_their_topic() {
+    let help = text(&run(&["up", "--help"]).stdout);
+    let heading_of = |flag: &str| {
+        let before = help.split(&format!("      --{flag}")).next().unwrap();
+        assert_ne!(before.len(), help.len(), "no flag {flag}");
+        let is_heading = |line: &&str| line.ends_with(':') && !line.starts_with(' ');
+        before.lines().rfind(is_heading).unwrap().to_owned()
+    };
+    for (flag, heading) in [
+        ("nodes ", "Nodes, scheduler and controllers:"),
+        ("simulation ", "Nodes, scheduler and controllers:"),
+        ("scheduler-config ", "Nodes, scheduler and controllers:"),
+        ("cluster-cidr ", "Pod network of real nodes:"),
+        ("port ", "API server:"),
+        ("feature-gates ", "API server:"),
+        ("dry-run", "API server:"),
+        ("max-requests-inflight ", "API server:"),
+        ("client-ca-file ", "Identities and certificates:"),
+        ("etcd-servers ", "etcd:"),
+        ("audit-log-path ", "Audit log:"),
+    ] {
+        assert_eq!(heading_of(flag), heading, "{flag}");
+    }
+    // The flags of the first hour come first.
+    assert!(help.find("--nodes ").unwrap() < help.find("--runtime ").unwrap());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use store::{Embedded, ListOptions, Outcome, Store as _, Write};
+use store::{EmbeddedStore, ListOptions, Outcome, Store as _, Write};
 
 use crate::cluster::Cluster;
 
@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Converts a store to the form of the first versions: the position of the version in four bytes precedes each
 /// object, and the directory does not record the version that wrote it.
 async fn make_first(data: &Path) -> usize {
-    let store = Embedded::open(data.join("store.redb"), store::Options::default()).unwrap();
+    let store = EmbeddedStore::open(data.join("store.redb"), store::Options::default()).unwrap();
     let entries = store.list("/registry/", ListOptions::default()).await.unwrap().entries;
     let mut count = 0;
     for entry in entries {

@@ -14,12 +14,10 @@ use http::{Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use tower_service::Service;
 
-use crate::decoded::Decoded;
-use crate::document::Kept;
-use crate::election::Leadership;
+use crate::decoded::DecodedObjects;
 use crate::error::{Error, Status};
 use crate::kubeconfig::Kubeconfig;
-use crate::objects::Objects;
+use crate::leadership::Leadership;
 use crate::resources::Resource;
 use crate::transport::{AnyError, Body, InProcess, Network, Transport};
 
@@ -46,7 +44,7 @@ pub struct Client {
     /// Headers of every request: the user agent and impersonation.
     headers: Arc<[(HeaderName, HeaderValue)]>,
     /// Shared cache of decoded objects from the same server.
-    pub(crate) decoded: Option<Arc<Decoded>>,
+    pub(crate) decoded: Option<Arc<DecodedObjects>>,
     /// Change that informers apply to each object first.
     pub(crate) rewrite: Option<Rewrite>,
     /// Leadership that is required for writes.
@@ -89,7 +87,7 @@ impl Client {
     ///
     /// All clients of one cache must use the same server: objects are identified by UID and version.
     #[must_use]
-    pub fn sharing(mut self, decoded: &Arc<Decoded>) -> Self {
+    pub fn sharing(mut self, decoded: &Arc<DecodedObjects>) -> Self {
         self.decoded = Some(decoded.clone());
         self
     }
@@ -166,18 +164,6 @@ impl Client {
             headers.push((HeaderName::from_static("impersonate-group"), header(group)?));
         }
         Ok(Self { headers: headers.into(), ..self.clone() })
-    }
-
-    /// All objects of a kind, read as `T`: a typed view, or a [`Document`](crate::Document) of it.
-    #[must_use]
-    pub fn objects<T: Kept>(&self) -> Objects<T> {
-        Objects::new(self.clone(), T::RESOURCE)
-    }
-
-    /// All objects of a resource, as plain documents.
-    #[must_use]
-    pub fn documents(&self, resource: Resource) -> Objects<api::json::Value> {
-        Objects::new(self.clone(), resource)
     }
 
     /// Sends a request and gives back the body of a good answer.

@@ -10,7 +10,7 @@ use crate::events::{Recorder, Severity};
 pub struct Report<'a> {
     /// The message in the log.
     pub title: &'a str,
-    /// The verbosity from which on the log has it; 0 is an error.
+    /// Lowest verbosity at which it is logged; 0 for an error.
     pub verbosity: u8,
     /// Node, expression or label, value and error.
     pub parts: [&'a str; 4],

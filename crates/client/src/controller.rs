@@ -53,7 +53,8 @@ use crate::informer::{Change, Informer, Key};
 use crate::queue::{Backoff, Bucket, Metrics, Queue};
 use crate::shutdown::Shutdown;
 
-pub use keys::{HasMetadata, controlled_by, own};
+pub use crate::document::HasMetadata;
+pub use keys::{controlled_by, own};
 
 /// Time limit for work in progress at shutdown.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -99,7 +100,7 @@ impl Runtime {
 
 type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// Reconciles one key; a failure is returned as it is logged.
-type Reconcile<K> = Arc<dyn Fn(K) -> BoxedFuture<Result<Next, String>> + Send + Sync>;
+type ReconcileFn<K> = Arc<dyn Fn(K) -> BoxedFuture<Result<Next, String>> + Send + Sync>;
 
 /// A controller under construction. `K` identifies an object to reconcile.
 pub struct Controller<K: Clone + Eq + Hash = Key> {
@@ -192,8 +193,8 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
         self.run_boxed(Arc::new(reconcile)).await;
     }
 
-    /// One piece of code for all controllers.
-    async fn run_boxed(self, reconcile: Reconcile<K>) {
+    /// Not generic over the reconciler, so that all controllers share the code.
+    async fn run_boxed(self, reconcile: ReconcileFn<K>) {
         let Self { name, runtime, queue, workers, synced } = self;
         let all_synced = async {
             for synced in synced {
@@ -232,7 +233,7 @@ impl<K: Clone + Eq + Hash + Display + Send + Sync + 'static> Controller<K> {
 /// disappear within a tenth of a second.
 const QUIET_FAILURES: u32 = 5;
 
-async fn work<K: Clone + Eq + Hash + Display>(name: &'static str, queue: Arc<Queue<K>>, reconcile: Reconcile<K>) {
+async fn work<K: Clone + Eq + Hash + Display>(name: &'static str, queue: Arc<Queue<K>>, reconcile: ReconcileFn<K>) {
     while let Some(item) = queue.get().await {
         match reconcile(item.clone()).await {
             Ok(Next::Done) => item.done(),

@@ -31,16 +31,16 @@ pub fn pending() -> usize {
 }
 
 /// A job that is waited for.
-struct Pending;
+struct PendingJob;
 
-impl Pending {
+impl PendingJob {
     fn new() -> Self {
         PENDING.fetch_add(1, Ordering::SeqCst);
         Self
     }
 }
 
-impl Drop for Pending {
+impl Drop for PendingJob {
     fn drop(&mut self) {
         PENDING.fetch_sub(1, Ordering::SeqCst);
     }
@@ -55,7 +55,7 @@ pub struct CostlyWork {
 
 /// The namespace has used the thread for too long: it may try again after this time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Postponed(pub Duration);
+pub struct RetryAfter(pub Duration);
 
 impl Default for CostlyWork {
     fn default() -> Self {
@@ -78,9 +78,9 @@ impl CostlyWork {
         &self,
         namespace: &str,
         job: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, Postponed> {
+    ) -> Result<T, RetryAfter> {
         self.paces().turn(namespace, self.started.elapsed())?;
-        let _pending = Pending::new();
+        let _pending = PendingJob::new();
         let (sender, receiver) = channel();
         let measured = move || {
             let begun = thread_time();
@@ -100,7 +100,7 @@ impl CostlyWork {
         let done = waiting.await.ok().flatten();
         let (result, took) = done.unwrap_or((None, PACES.overdraft));
         self.paces().spent(namespace, took, self.started.elapsed());
-        result.ok_or(Postponed(PACES.overdraft.saturating_mul(10)))
+        result.ok_or(RetryAfter(PACES.overdraft.saturating_mul(10)))
     }
 
     fn paces(&self) -> locks::MutexGuard<'_, Paces> {
@@ -108,7 +108,7 @@ impl CostlyWork {
     }
 }
 
-/// Starts the thread; nothing if there can be none.
+/// Starts the thread; `None` if the system permits none.
 fn start() -> Option<Sender<Job>> {
     let (sender, receiver) = channel::<Job>();
     let thread = std::thread::Builder::new().name("costly".to_owned()).stack_size(STACK_BYTES);
@@ -203,7 +203,7 @@ impl Debt {
 
 impl Paces {
     /// Whether it is the namespace's turn.
-    fn turn(&mut self, namespace: &str, now: Duration) -> Result<(), Postponed> {
+    fn turn(&mut self, namespace: &str, now: Duration) -> Result<(), RetryAfter> {
         let Some(debt) = self.debts.get_mut(namespace) else { return Ok(()) };
         let excess = debt.at(now).saturating_sub(PACES.overdraft);
         if excess.is_zero() {
@@ -213,10 +213,10 @@ impl Paces {
         // Postponed keys return one after the other, not all at once.
         debt.postponed = debt.postponed.saturating_add(1);
         let wait = excess.saturating_mul(PACES.share).saturating_mul(debt.postponed);
-        Err(Postponed(wait.min(PACES.wait_max)))
+        Err(RetryAfter(wait.min(PACES.wait_max)))
     }
 
-    /// A job of the namespace took this long.
+    /// Records the duration of a job of the namespace.
     fn spent(&mut self, namespace: &str, took: Duration, now: Duration) {
         if self.debts.len() >= PACES.debtors_max {
             self.debts.retain(|_, debt| !debt.at(now).is_zero());
@@ -268,9 +268,9 @@ mod tests {
         assert_eq!(paces.turn("a", at(0)), Ok(()));
         paces.spent("a", at(200), at(200));
         assert_eq!(paces.turn("b", at(200)), Ok(()), "others do not wait");
-        assert_eq!(paces.turn("a", at(200)), Err(Postponed(at(500))));
-        assert_eq!(paces.turn("a", at(200)), Err(Postponed(at(1000))), "one after the other");
-        assert_eq!(paces.turn("a", at(699)), Err(Postponed(at(2).checked_div(2).unwrap() * 3)));
+        assert_eq!(paces.turn("a", at(200)), Err(RetryAfter(at(500))));
+        assert_eq!(paces.turn("a", at(200)), Err(RetryAfter(at(1000))), "one after the other");
+        assert_eq!(paces.turn("a", at(699)), Err(RetryAfter(at(2).checked_div(2).unwrap() * 3)));
         assert_eq!(paces.turn("a", at(700)), Ok(()));
     }
 

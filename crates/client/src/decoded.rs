@@ -6,14 +6,15 @@
 //! [parts](api::shared) that different objects have in common.
 
 use locks::{Mutex, MutexGuard};
-use std::any::TypeId;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use api::shared::Pool;
 
-use crate::informer::Anything;
+/// An object of a type that is known where it is read.
+pub(crate) type AnyObject = dyn Any + Send + Sync;
 
 /// Number of objects of a type above which unused ones are removed.
 const SWEEP_MIN: usize = 64;
@@ -42,7 +43,7 @@ impl Id {
 
 struct Entry {
     version: u64,
-    object: Weak<Anything>,
+    object: Weak<AnyObject>,
 }
 
 /// The objects of one type, by uid.
@@ -62,20 +63,20 @@ pub struct Counts {
 
 /// Decoded objects of one server, shared by the components of a process.
 #[derive(Default)]
-pub struct Decoded {
+pub struct DecodedObjects {
     tables: Mutex<HashMap<TypeId, Table>>,
     pool: Arc<Pool>,
     decoded: AtomicU64,
     shared: AtomicU64,
 }
 
-impl std::fmt::Debug for Decoded {
+impl std::fmt::Debug for DecodedObjects {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Decoded").field("counts", &self.counts()).finish_non_exhaustive()
+        f.debug_struct("DecodedObjects").field("counts", &self.counts()).finish_non_exhaustive()
     }
 }
 
-impl Decoded {
+impl DecodedObjects {
     /// Counters of the cache.
     #[must_use]
     pub fn counts(&self) -> Counts {
@@ -111,7 +112,7 @@ impl Decoded {
         self.get_any(TypeId::of::<T>(), id)?.downcast().ok()
     }
 
-    pub(crate) fn get_any(&self, form: TypeId, id: Id) -> Option<Arc<Anything>> {
+    pub(crate) fn get_any(&self, form: TypeId, id: Id) -> Option<Arc<AnyObject>> {
         let tables = self.tables();
         let entry = tables.get(&form)?.objects.get(&id.uid)?;
         if entry.version != id.version {
@@ -126,7 +127,7 @@ impl Decoded {
     }
 
     /// Like [`put`](Self::put), for an object of the type `form`.
-    pub(crate) fn put_any(&self, form: TypeId, id: Id, object: Arc<Anything>) -> Arc<Anything> {
+    pub(crate) fn put_any(&self, form: TypeId, id: Id, object: Arc<AnyObject>) -> Arc<AnyObject> {
         let mut tables = self.tables();
         let empty = || Table { objects: HashMap::new(), sweep_at: SWEEP_MIN };
         let table = tables.entry(form).or_insert_with(empty);
@@ -175,7 +176,7 @@ mod tests {
 
     #[test]
     fn the_first_of_a_version_is_shared_and_an_older_one_does_not_replace_a_newer() {
-        let decoded = Decoded::default();
+        let decoded = DecodedObjects::default();
         let first = decoded.put(id(1, "7"), Arc::new("first"));
         assert!(Arc::ptr_eq(&first, &decoded.put(id(1, "7"), Arc::new("second"))));
         assert!(decoded.get::<&str>(id(1, "6")).is_none() && decoded.get::<u8>(id(1, "7")).is_none());
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn unused_objects_are_removed() {
-        let decoded = Decoded::default();
+        let decoded = DecodedObjects::default();
         let kept: Vec<Arc<u32>> = (0..100).map(|number| decoded.put(id(number, "1"), Arc::new(number))).collect();
         for number in 1000..20_000 {
             drop(decoded.put(id(number, "1"), Arc::new(number)));

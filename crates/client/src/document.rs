@@ -1,7 +1,7 @@
 //! Objects as components hold them: whole documents, typed views of them, or both.
 //!
 //! A view has only some fields, so views are read and never written. Writes are complete: a document, or one of
-//! the few types with all fields ([`Complete`]).
+//! the few types with all fields ([`CompleteObject`]).
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -11,8 +11,8 @@ use api::json::{ConvertError, Value, to_value};
 use api::meta::v1::{Object, ObjectMeta};
 use api::shared::Pool;
 
-use crate::decoded::{Decoded, Id};
-use crate::resources::{Resource, Served};
+use crate::decoded::{DecodedObjects, Id};
+use crate::resources::{Resource, ServedView};
 
 /// A whole object together with a typed view of it. Clones share both.
 ///
@@ -76,12 +76,12 @@ impl<T: Object> Document<T> {
     /// Metadata of the object.
     #[must_use]
     pub fn metadata(&self) -> &ObjectMeta {
-        self.view.metadata()
+        Object::metadata(&*self.view)
     }
 }
 
 /// The form in which a component keeps objects of a kind: a view, a [`Document`], or its own projection.
-pub trait Kept: Sized + Send + Sync + 'static {
+pub trait KeptForm: Sized + Send + Sync + 'static {
     /// Path of the objects.
     const RESOURCE: Resource;
 
@@ -103,7 +103,7 @@ pub struct DecodeContext<'a> {
     /// The parts of all objects.
     pub(crate) pool: &'a Pool,
     /// Cached forms of this object.
-    pub(crate) decoded: Option<(&'a Decoded, Id)>,
+    pub(crate) decoded: Option<(&'a DecodedObjects, Id)>,
 }
 
 impl DecodeContext<'_> {
@@ -115,7 +115,7 @@ impl DecodeContext<'_> {
     }
 }
 
-impl<T: Served> Kept for T {
+impl<T: ServedView> KeptForm for T {
     const RESOURCE: Resource = T::RESOURCE;
 
     fn keep(document: Arc<Value>) -> Result<Self, ConvertError> {
@@ -127,7 +127,7 @@ impl<T: Served> Kept for T {
     }
 }
 
-impl<T: Served> Kept for Document<T> {
+impl<T: ServedView> KeptForm for Document<T> {
     const RESOURCE: Resource = T::RESOURCE;
 
     fn keep(document: Arc<Value>) -> Result<Self, ConvertError> {
@@ -146,8 +146,26 @@ impl<T: Served> Kept for Document<T> {
     }
 }
 
+/// An object with metadata, whole or as a view.
+pub trait HasMetadata {
+    /// Metadata of the object.
+    fn metadata(&self) -> &ObjectMeta;
+}
+
+impl<T: Object> HasMetadata for T {
+    fn metadata(&self) -> &ObjectMeta {
+        Object::metadata(self)
+    }
+}
+
+impl<T: Object> HasMetadata for Document<T> {
+    fn metadata(&self) -> &ObjectMeta {
+        Document::metadata(self)
+    }
+}
+
 /// An object with all fields, which may be written.
-pub trait Complete {
+pub trait CompleteObject {
     /// The whole object.
     ///
     /// # Errors
@@ -155,13 +173,13 @@ pub trait Complete {
     fn whole(&self) -> Result<Cow<'_, Value>, ConvertError>;
 }
 
-impl Complete for Value {
+impl CompleteObject for Value {
     fn whole(&self) -> Result<Cow<'_, Value>, ConvertError> {
         Ok(Cow::Borrowed(self))
     }
 }
 
-impl<T> Complete for Document<T> {
+impl<T> CompleteObject for Document<T> {
     fn whole(&self) -> Result<Cow<'_, Value>, ConvertError> {
         Ok(Cow::Borrowed(self.value()))
     }
@@ -169,7 +187,7 @@ impl<T> Complete for Document<T> {
 
 macro_rules! complete {
     ($($type:ty),* $(,)?) => {
-        $(impl Complete for $type {
+        $(impl CompleteObject for $type {
             fn whole(&self) -> Result<Cow<'_, Value>, ConvertError> {
                 to_value(self).map(Cow::Owned)
             }
@@ -220,7 +238,7 @@ mod tests {
 
     #[test]
     fn the_types_that_are_written_know_all_their_fields() {
-        fn check<T: Object + Complete>() {
+        fn check<T: Object + CompleteObject>() {
             let all = sample(Kind::Struct(api::types::by_kind(T::GROUP, T::VERSION, T::KIND).unwrap()));
             let view = T::read(&all).unwrap();
             assert_eq!(*view.whole().unwrap(), all, "{}", T::KIND);

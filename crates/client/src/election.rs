@@ -12,7 +12,6 @@ use std::time::Duration;
 use api::coordination::v1::{Lease, LeaseSpec};
 use api::time::{MicroTime, Timestamp};
 use telemetry::logs::chain;
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info};
@@ -20,6 +19,7 @@ use tracing::{debug, info};
 use self::watchdog::Watchdog;
 use crate::client::Client;
 use crate::error::Error;
+pub use crate::leadership::Leadership;
 use crate::objects::Objects;
 
 /// Time limit for a stopping leader to end its work and release the lease.
@@ -34,7 +34,7 @@ pub struct Options {
     pub name: String,
     /// Identity of the candidate; must be unique.
     pub identity: String,
-    /// Others take over when the lease was not renewed for this long.
+    /// Time without renewal after which another candidate takes over.
     pub lease_duration: Duration,
     /// The leader gives up when it could not renew for this long, which must be shorter.
     pub renew_deadline: Duration,
@@ -68,40 +68,6 @@ pub enum Outcome<T> {
     Lost,
     /// Shutdown was requested.
     Stopped,
-}
-
-/// State of a leadership. Clones share it.
-#[derive(Clone)]
-pub struct Leadership {
-    /// Time until which no other candidate can lead; without it, there is no other candidate.
-    until: Option<Arc<watch::Sender<Instant>>>,
-}
-
-impl Leadership {
-    /// Leadership without an election, for a single instance.
-    #[must_use]
-    pub fn uncontested() -> Self {
-        Self { until: None }
-    }
-
-    /// One that ends at a time.
-    #[cfg(test)]
-    pub(crate) fn until(end: Instant) -> Self {
-        Self { until: Some(Arc::new(watch::channel(end).0)) }
-    }
-
-    /// Whether this candidate is certainly still the leader: to be checked before each step that two leaders
-    /// must not take.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        self.until.as_ref().is_none_or(|until| Instant::now() < *until.borrow())
-    }
-
-    fn extend(&self, until: Instant) {
-        if let Some(known) = &self.until {
-            known.send_replace(until);
-        }
-    }
 }
 
 /// The tasks that a leader spawned; they end with its leadership. Clones share them.
@@ -226,7 +192,7 @@ impl Election {
         };
         info!(lease = %self.options.name, identity = %self.options.identity, "Became leader");
         let first = acquired.checked_add(self.options.lease_duration).unwrap_or(acquired);
-        let leadership = Leadership { until: Some(Arc::new(watch::channel(first).0)) };
+        let leadership = Leadership::until(first);
         let tasks = Tasks::default();
         let leading = LeaderTask { leadership: leadership.clone(), tasks: tasks.clone(), acquired };
         let watchdog = self.expired.clone().map(|expired| Watchdog::start(self.options.lease_duration, expired));
@@ -250,7 +216,7 @@ impl Election {
         outcome
     }
 
-    /// Renews until that has failed for too long.
+    /// Renews the lease until renewals have failed for too long.
     async fn renew(&mut self, mut renewed: Instant, leadership: &Leadership, watchdog: Option<&Watchdog>) {
         loop {
             tokio::time::sleep(self.options.retry_period).await;

@@ -11,7 +11,7 @@ pub mod series;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -221,9 +221,26 @@ impl Recorder {
     }
 }
 
+/// A time that no other event of this process has: the time is part of an event's name, and a coarse or paused clock
+/// shows one time to several events about an object.
+fn distinct(now: Timestamp) -> Timestamp {
+    static LAST: AtomicI64 = AtomicI64::new(0);
+    /// Times that are further apart are those of another clock.
+    const NEAR_NANOS: i64 = 1_000_000;
+    let nanos = now.unix_nanos();
+    let next = |last: i64| match last.saturating_sub(nanos) {
+        0..NEAR_NANOS => last.saturating_add(1),
+        _ => nanos,
+    };
+    // The closure always returns a value, so that the update cannot fail.
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last))).unwrap_or_default();
+    let ahead = u32::try_from(next(last).saturating_sub(nanos)).unwrap_or_default();
+    Timestamp { nanos: now.nanos.saturating_add(ahead), ..now }
+}
+
 /// Sets the object and the name of an event.
 fn place(event: &mut Event, object: ObjectReference, now: Timestamp) {
-    event.metadata.name = correlate::event_name(&object.name, now).into();
+    event.metadata.name = correlate::event_name(&object.name, distinct(now)).into();
     event.metadata.namespace = if object.namespace.is_empty() { "default".into() } else { object.namespace.clone() };
     event.involved_object = object;
 }

@@ -18,7 +18,7 @@ mod shared;
 mod state;
 mod store;
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::sync::Arc;
 
 use api::json::{ConvertError, Text, Value};
@@ -29,7 +29,8 @@ use self::handlers::{Handler, Handlers};
 use self::state::State;
 use self::store::Contents;
 use crate::client::Client;
-use crate::document::{DecodeContext, Kept};
+pub(crate) use crate::decoded::AnyObject;
+use crate::document::{DecodeContext, KeptForm};
 use crate::objects::Selection;
 use crate::resources::Resource;
 
@@ -61,9 +62,6 @@ impl std::fmt::Display for Key {
         }
     }
 }
-
-/// An object of a type that is known where it is read.
-pub(crate) type Anything = dyn Any + Send + Sync;
 
 /// A change of an object.
 #[derive(Debug, PartialEq, Eq)]
@@ -100,10 +98,10 @@ impl<T: ?Sized> Change<T> {
     }
 }
 
-impl Change<Anything> {
+impl Change<AnyObject> {
     /// None if the objects are of another type.
     fn typed<T: Send + Sync + 'static>(&self) -> Option<Change<T>> {
-        let typed = |object: &Arc<Anything>| object.clone().downcast().ok();
+        let typed = |object: &Arc<AnyObject>| object.clone().downcast().ok();
         Some(match self {
             Change::Added(object) => Change::Added(typed(object)?),
             Change::Updated { old, new } => Change::Updated { old: typed(old)?, new: typed(new)? },
@@ -112,28 +110,28 @@ impl Change<Anything> {
     }
 }
 
-type Make = dyn Fn(Arc<Value>, &DecodeContext<'_>) -> Result<Arc<Anything>, ConvertError> + Send + Sync;
+type DecodeFn = dyn Fn(Arc<Value>, &DecodeContext<'_>) -> Result<Arc<AnyObject>, ConvertError> + Send + Sync;
 
 /// Conversion of documents to the kept form.
-pub(crate) struct Decode {
-    make: Box<Make>,
+pub(crate) struct FormDecoder {
+    make: Box<DecodeFn>,
     /// Type of the kept form.
     form: TypeId,
     /// Whether all informers of the same type keep the same form.
     is_shared: bool,
 }
 
-impl Decode {
+impl FormDecoder {
     fn own<T: Send + Sync + 'static>(
         decode: impl Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
     ) -> Self {
-        let make = move |document, _: &DecodeContext<'_>| Ok(Arc::new(decode(document)?) as Arc<Anything>);
+        let make = move |document, _: &DecodeContext<'_>| Ok(Arc::new(decode(document)?) as Arc<AnyObject>);
         Self { make: Box::new(make), form: TypeId::of::<T>(), is_shared: false }
     }
 
-    fn of_kind<T: Kept>() -> Self {
+    fn of_kind<T: KeptForm>() -> Self {
         let make =
-            |document, others: &DecodeContext<'_>| Ok(Arc::new(T::keep_sharing(document, others)?) as Arc<Anything>);
+            |document, others: &DecodeContext<'_>| Ok(Arc::new(T::keep_sharing(document, others)?) as Arc<AnyObject>);
         Self { make: Box::new(make), form: TypeId::of::<T>(), is_shared: true }
     }
 }
@@ -147,14 +145,14 @@ struct Inner {
 }
 
 /// The copy, and the task that follows the collection; it ends with the last informer that uses it.
-struct Running {
+struct RunningInformer {
     inner: Arc<Inner>,
     task: JoinHandle<()>,
 }
 
-impl Running {
+impl RunningInformer {
     /// Follows the collection. Needs a Tokio runtime.
-    fn start(client: &Client, resource: Resource, selection: Selection, decode: Decode) -> Arc<Self> {
+    fn start(client: &Client, resource: Resource, selection: Selection, decode: FormDecoder) -> Arc<Self> {
         let inner = Arc::new(Inner {
             contents: Arc::default(),
             handlers: Handlers::default(),
@@ -175,7 +173,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningInformer {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -183,7 +181,7 @@ impl Drop for Running {
 
 /// A local copy of a collection. Clones share it, and handlers are called for as long as one of them lives.
 pub struct Informer<T> {
-    running: Arc<Running>,
+    running: Arc<RunningInformer>,
     store: Store<T>,
 }
 
@@ -193,11 +191,11 @@ impl<T> Clone for Informer<T> {
     }
 }
 
-impl<T: Kept> Informer<T> {
+impl<T: KeptForm> Informer<T> {
     /// Follows the collection of a kind. Needs a Tokio runtime.
     #[must_use]
     pub fn start(client: &Client, selection: Selection) -> Self {
-        Self::reading(Running::start(client, T::RESOURCE, selection, Decode::of_kind::<T>()))
+        Self::reading(RunningInformer::start(client, T::RESOURCE, selection, FormDecoder::of_kind::<T>()))
     }
 }
 
@@ -216,11 +214,11 @@ impl<T: Send + Sync + 'static> Informer<T> {
     where
         D: Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
     {
-        Self::reading(Running::start(client, resource, selection, Decode::own(decode)))
+        Self::reading(RunningInformer::start(client, resource, selection, FormDecoder::own(decode)))
     }
 
     /// A reader of a running task, whose objects are of this type.
-    fn reading(running: Arc<Running>) -> Self {
+    fn reading(running: Arc<RunningInformer>) -> Self {
         let store = Store::of(running.inner.contents.clone());
         Self { running, store }
     }
@@ -279,10 +277,10 @@ impl<T: Send + Sync + 'static> Informer<T> {
 
     /// As [`on_change`](Self::on_change), until the handler answers with false.
     pub fn on_change_while(&self, mut handler: impl FnMut(&Key, &Change<T>) -> bool + Send + 'static) {
-        self.tell(Box::new(move |key, change| change.typed().is_none_or(|change| handler(key, &change))));
+        self.add_handler(Box::new(move |key, change| change.typed().is_none_or(|change| handler(key, &change))));
     }
 
-    fn tell(&self, handler: Handler) {
+    fn add_handler(&self, handler: Handler) {
         self.inner().handlers.add(&self.inner().contents, handler);
     }
 
@@ -298,7 +296,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
     #[must_use]
     pub fn changes_waking(&self, ready: Arc<Notify>) -> Changes<T> {
         let (sender, receiver) = changes::channel(ready);
-        self.tell(Box::new(move |key, change| sender.send(key, change)));
+        self.add_handler(Box::new(move |key, change| sender.send(key, change)));
         receiver
     }
 }

@@ -5,7 +5,7 @@
 //! - [`kubeconfig`]: server address and identity.
 //! - [`resources`] and [`objects`]: get, list, create, update, patch, apply and delete.
 //! - [`Document`]: a whole object with a typed view. Views are read, whole objects are written.
-//! - [`Decoded`]: decoded objects shared by the components of one process.
+//! - [`DecodedObjects`]: decoded objects shared by the components of one process.
 //! - [`discovery`]: which resources there are, custom ones too.
 //! - [`informer`]: a local copy of a collection that follows its changes, shared by all readers.
 //! - [`queue`]: keys to work on, each once at a time, with back-off.
@@ -31,6 +31,7 @@ pub mod events;
 mod health;
 pub mod informer;
 pub mod kubeconfig;
+mod leadership;
 mod lines;
 pub mod objects;
 pub mod queue;
@@ -39,9 +40,9 @@ mod shutdown;
 mod transport;
 
 pub use client::{Client, Rewrite};
-pub use decoded::Decoded;
+pub use decoded::DecodedObjects;
 pub use discovery::Discovery;
-pub use document::{Complete, Document, Kept};
+pub use document::{CompleteObject, Document, KeptForm};
 pub use error::{Cause, Error, Status};
 pub use health::Health;
 pub use informer::{Informer, Informers, Key};

@@ -1,7 +1,7 @@
 //! Reading and writing the objects of one resource.
 //!
-//! Reads return the form that the caller [keeps](Kept): a typed view, a [`Document`](crate::Document), or the
-//! plain document. Writes require a [complete](Complete) object; a view is not, so it cannot be written by
+//! Reads return the form that the caller [keeps](KeptForm): a typed view, a [`Document`](crate::Document), or the
+//! plain document. Writes require a [complete](CompleteObject) object; a view is not, so it cannot be written by
 //! mistake.
 
 use std::fmt::Write as _;
@@ -14,8 +14,7 @@ use api::json::{ConvertError, Value};
 use http::Method;
 
 use crate::client::Client;
-use crate::controller::HasMetadata;
-use crate::document::{Complete, Kept};
+use crate::document::{CompleteObject, HasMetadata, KeptForm};
 use crate::error::Error;
 use crate::resources::{Resource, encode};
 
@@ -128,19 +127,19 @@ pub struct List<T> {
     pub resource_version: String,
 }
 
-/// Forms in which a response can be read: a [`Kept`] form, or the plain document.
-pub trait Read: Sized {
+/// Forms in which a response can be read: a [`KeptForm`] form, or the plain document.
+pub trait ReadForm: Sized {
     #[doc(hidden)]
     fn read(document: Value) -> Result<Self, ConvertError>;
 }
 
-impl<T: Kept> Read for T {
+impl<T: KeptForm> ReadForm for T {
     fn read(document: Value) -> Result<Self, ConvertError> {
         T::keep(Arc::new(document))
     }
 }
 
-impl Read for Value {
+impl ReadForm for Value {
     fn read(document: Value) -> Result<Self, ConvertError> {
         Ok(document)
     }
@@ -154,13 +153,27 @@ pub struct Objects<T> {
     form: PhantomData<fn() -> T>,
 }
 
+impl Client {
+    /// All objects of a kind, read as `T`: a typed view, or a [`Document`](crate::Document) of it.
+    #[must_use]
+    pub fn objects<T: KeptForm>(&self) -> Objects<T> {
+        Objects::new(self.clone(), T::RESOURCE)
+    }
+
+    /// All objects of a resource, as plain documents.
+    #[must_use]
+    pub fn documents(&self, resource: Resource) -> Objects<Value> {
+        Objects::new(self.clone(), resource)
+    }
+}
+
 impl<T> Clone for Objects<T> {
     fn clone(&self) -> Self {
         Self { client: self.client.clone(), resource: self.resource.clone(), form: PhantomData }
     }
 }
 
-impl<T: Read> Objects<T> {
+impl<T: ReadForm> Objects<T> {
     pub(crate) fn new(client: Client, resource: Resource) -> Self {
         Self { client, resource, form: PhantomData }
     }
@@ -169,13 +182,13 @@ impl<T: Read> Objects<T> {
         Ok(api::json::parse(&self.client.send(method, path, content_type, body).await?)?)
     }
 
-    async fn write(&self, method: Method, path: &str, object: &impl Complete) -> Result<T, Error> {
+    async fn write(&self, method: Method, path: &str, object: &impl CompleteObject) -> Result<T, Error> {
         let body = self.text_of(object)?;
         Ok(T::read(self.answer(method, path, "application/json", body).await?)?)
     }
 
     /// Serializes an object with its type: objects in lists and templates have none.
-    fn text_of(&self, object: &impl Complete) -> Result<String, Error> {
+    fn text_of(&self, object: &impl CompleteObject) -> Result<String, Error> {
         let whole = object.whole()?;
         if whole.get("kind").is_some() && whole.get("apiVersion").is_some() {
             return Ok(api::json::to_string(&whole));
@@ -220,12 +233,12 @@ impl<T: Read> Objects<T> {
     ///
     /// # Errors
     /// [`Error::is_already_exists`] and others.
-    pub async fn create(&self, namespace: &str, object: &impl Complete) -> Result<T, Error> {
+    pub async fn create(&self, namespace: &str, object: &impl CompleteObject) -> Result<T, Error> {
         self.write(Method::POST, &self.resource.path(namespace, "", ""), object).await
     }
 
     /// Creates an object without reading the response.
-    pub(crate) async fn send_new(&self, namespace: &str, object: &impl Complete) -> Result<(), Error> {
+    pub(crate) async fn send_new(&self, namespace: &str, object: &impl CompleteObject) -> Result<(), Error> {
         let (path, body) = (self.resource.path(namespace, "", ""), self.text_of(object)?);
         self.client.send(Method::POST, &path, "application/json", body).await?;
         Ok(())
@@ -235,7 +248,7 @@ impl<T: Read> Objects<T> {
     ///
     /// # Errors
     /// [`Error::is_conflict`] if the object has changed since it was read, and others.
-    pub async fn update(&self, namespace: &str, name: &str, object: &impl Complete) -> Result<T, Error> {
+    pub async fn update(&self, namespace: &str, name: &str, object: &impl CompleteObject) -> Result<T, Error> {
         self.write(Method::PUT, &self.resource.path(namespace, name, ""), object).await
     }
 
@@ -243,7 +256,7 @@ impl<T: Read> Objects<T> {
     ///
     /// # Errors
     /// As [`update`](Self::update).
-    pub async fn update_status(&self, namespace: &str, name: &str, object: &impl Complete) -> Result<T, Error> {
+    pub async fn update_status(&self, namespace: &str, name: &str, object: &impl CompleteObject) -> Result<T, Error> {
         self.write(Method::PUT, &self.resource.path(namespace, name, "status"), object).await
     }
 

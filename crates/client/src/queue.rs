@@ -256,7 +256,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.close();
     }
 
-    /// [Closes](Self::close) the queue and waits until all that waited has been worked on.
+    /// [Closes](Self::close) the queue and waits until all queued keys have been processed.
     pub async fn drain(&self) {
         self.close();
         loop {

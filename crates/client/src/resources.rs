@@ -65,14 +65,14 @@ pub(crate) fn encode(value: &str) -> impl std::fmt::Display + '_ {
 }
 
 /// A typed view of objects that the server serves.
-pub trait Served: Object + Send + Sync + 'static {
+pub trait ServedView: Object + Send + Sync + 'static {
     /// Path of the resource.
     const RESOURCE: Resource;
 }
 
 macro_rules! served {
     ($($type:ty => $plural:literal,)*) => {
-        $(impl Served for $type {
+        $(impl ServedView for $type {
             const RESOURCE: Resource = Resource::new(<$type>::GROUP, <$type>::VERSION, $plural, <$type>::KIND);
         })*
     };

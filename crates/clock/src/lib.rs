@@ -35,13 +35,13 @@ enum Source {
 #[derive(Debug, Default)]
 struct Shift {
     distance: watch::Sender<Duration>,
-    periodic: Mutex<Periodic>,
+    periodic: Mutex<PeriodicTimers>,
     round_ended: Notify,
 }
 
 /// The periodic timers of a clock, by number.
 #[derive(Debug, Default)]
-struct Periodic {
+struct PeriodicTimers {
     next_number: u64,
     /// Timers that wait, and the instant at which each ticks.
     waiting: HashMap<u64, Instant>,
@@ -50,7 +50,7 @@ struct Periodic {
 }
 
 impl Shift {
-    fn periodic(&self) -> MutexGuard<'_, Periodic> {
+    fn periodic(&self) -> MutexGuard<'_, PeriodicTimers> {
         self.periodic.lock()
     }
 }

@@ -17,13 +17,19 @@ export function drawDevices(nodeName, report, slices) {
     parts.push(h('div', { class: 'funnel' },
       h('p', null, 'Claim ', h('code', null, request.claim), ', request ', h('code', null, request.request), ' needs ', h('b', null, request.wanted === null ? 'all' : request.wanted)),
       request.stages.map((stage) => h('div', { class: 'bar-row' },
-        h('span', { class: 'wrap' }, stage.what, (stage.failed || []).map((why) => h('span', { class: 'bad-text small' }, ` ${why}`))),
+        h('span', { class: 'wrap' }, stage.what, stage.failed ? h('span', { class: 'bad-text small' }, ` ${stage.failed}`) : null),
         h('span', { class: 'bar', 'aria-hidden': 'true' }, h('i', { class: stage.left < (request.wanted || 1) ? 'short' : '', style: { width: `${Math.round((100 * stage.left) / start)}%` } })),
         h('span', { class: 'number small' }, `${stage.left} left`)))));
   }
   for (const constraint of explained.constraints || []) {
     parts.push(h('div', { class: 'reason inner' }, h('div', { class: 'grow' }, h('p', null, `Constraint ${constraint.index} of `, h('code', null, constraint.claim), ': ', h('code', null, constraint.constraint)),
       (constraint.findings || []).map((it) => h('p', { class: 'small dim' }, it)))));
+  }
+  const search = explained.search;
+  if (search) {
+    const share = 1 - search.evaluated / Math.max(1, Number(search.possible));
+    parts.push(h('p', { class: 'small dim' }, `The search evaluated ${search.evaluated} of ${search.possible} possible sets and cut ${search.cut} branches: `,
+      h('b', null, `${(Math.floor(1000 * Math.max(0, share)) / 10).toString()} % pruned`), `, at a cost of ${search.cost}.`));
   }
   const devices = [];
   for (const slice of slices || []) {

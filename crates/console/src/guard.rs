@@ -28,7 +28,7 @@ pub(crate) struct Guard {
     hosts: Vec<String>,
 }
 
-/// The reason to reject a request before anything else is looked at.
+/// The reason to reject a request before it is processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rejection {
     /// The Host header names another server.

@@ -34,7 +34,7 @@ const LINES_MAX: usize = 4;
 const PAUSE: Duration = Duration::from_millis(100);
 /// The collections are kept for this long after the last map was closed: the next one opens at once.
 const KEPT: Duration = Duration::from_secs(600);
-/// While the collections are being read, what has come is sent in these intervals.
+/// Interval at which objects are sent while the collections are being read.
 const READ_PAUSE: Duration = Duration::from_millis(20);
 /// Labels of a node longer than this in total are not sent: nodes have a few hundred bytes of them.
 const LABELS_MAX: usize = 100;
@@ -159,7 +159,7 @@ impl Map {
         started
     }
 
-    /// Whether the user may read a collection: informers retry for ever, a page wants to know.
+    /// Checks that the user may read a collection: informers retry forever, but the page shows the error.
     async fn check(&self, path: &str) -> Result<(), Error> {
         self.client.get_as(path, "application/json").await.map(|_| ())
     }

@@ -30,7 +30,7 @@ const QUERY_BYTES_MAX: usize = 8 << 10;
 
 /// A read that may be sent to the API server.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Read {
+pub(crate) struct ReadRequest {
     /// Path and parameters.
     pub(crate) target: String,
     /// Whether the values of Secrets have to be removed from the answer.
@@ -39,8 +39,8 @@ pub(crate) struct Read {
     pub(crate) is_stream: bool,
 }
 
-/// Understands the path and parameters of a read; the reason if it is rejected.
-pub(crate) fn parse(path: &str, query: &str) -> Result<Read, &'static str> {
+/// Parses the path and parameters of a read; returns the reason if it is rejected.
+pub(crate) fn parse(path: &str, query: &str) -> Result<ReadRequest, &'static str> {
     let segments: Vec<&str> = path.strip_prefix('/').unwrap_or_default().split('/').collect();
     if !segments.iter().all(|segment| is_plain(segment)) {
         return Err("the path has parts that are not understood");
@@ -67,10 +67,10 @@ pub(crate) fn parse(path: &str, query: &str) -> Result<Read, &'static str> {
         return Err("Secrets cannot be watched through the console");
     }
     let target = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
-    Ok(Read { target, is_secret, is_stream })
+    Ok(ReadRequest { target, is_secret, is_stream })
 }
 
-/// Whether a part of a path means what it says: no escapes, nothing that a server would resolve.
+/// Whether a part of a path is literal: without escapes or segments that a server would resolve.
 fn is_plain(segment: &str) -> bool {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:@!$&'()*+,;=".contains(&byte);
     !matches!(segment, "" | "." | "..") && segment.bytes().all(is_known)
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn accepted(path: &str, query: &str) -> Read {
+    fn accepted(path: &str, query: &str) -> ReadRequest {
         parse(path, query).unwrap()
     }
 

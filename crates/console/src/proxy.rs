@@ -4,14 +4,14 @@ use client::Client;
 use http::{Response, StatusCode};
 use http_body_util::BodyExt as _;
 
-use crate::paths::Read;
+use crate::paths::ReadRequest;
 use crate::responses::{self, Body};
 use crate::secrets;
 
 const JSON: &str = "application/json";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 const DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-/// An answer about Secrets is read as a whole before it is sent on.
+/// Maximum size of a response with Secrets, which is read completely before it is forwarded.
 const SECRETS_BYTES_MAX: usize = 16 << 20;
 
 /// The form of an answer.
@@ -46,7 +46,7 @@ impl Form {
 }
 
 /// Sends a read and returns the answer: piece by piece, or without the values of Secrets.
-pub(crate) async fn send(client: &Client, read: &Read, form: Form) -> Response<Body> {
+pub(crate) async fn send(client: &Client, read: &ReadRequest, form: Form) -> Response<Body> {
     let is_log = read.target.split('?').next().is_some_and(|path| path.ends_with("/log"));
     let body = match client.read_stream(&read.target, if is_log { "*/*" } else { form.accept() }).await {
         Ok(body) => body,

@@ -31,9 +31,9 @@ use crate::{assets, paths};
 const SESSION_HEADER: &str = "x-celplane-session";
 /// Open connections; a browser has six.
 const CONNECTIONS_MAX: usize = 128;
-/// A request's head must arrive in this time,
+/// Time limit for the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// and its body in this time.
+/// Time limit for the body of a request.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Computations of all sessions together.
 const COMPUTATIONS_MAX: usize = 4;
@@ -53,7 +53,7 @@ pub struct Cluster {
     pub version: String,
 }
 
-type OnUrl = Box<dyn Fn(&str) + Send + Sync>;
+type UrlCallback = Box<dyn Fn(&str) + Send + Sync>;
 
 /// A console that listens on a loopback address.
 pub struct Console {
@@ -69,7 +69,7 @@ struct State {
     port: u16,
     computations: Semaphore,
     map: Map,
-    on_url: OnUrl,
+    on_url: UrlCallback,
 }
 
 impl std::fmt::Debug for Console {
@@ -157,7 +157,7 @@ async fn serve_connection(state: Arc<State>, stream: TcpStream) {
 }
 
 impl State {
-    /// Makes a new code and passes its URL on.
+    /// Creates a new one-time code and reports its URL.
     fn announce(&self) -> bool {
         let Some(code) = self.sessions.new_code() else { return false };
         (self.on_url)(&format!("http://127.0.0.1:{}/#code={code}", self.port));

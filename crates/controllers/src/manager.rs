@@ -26,9 +26,9 @@ use crate::settings::Settings;
 pub const IDENTITY: &str = "system:kube-controller-manager";
 
 /// A running controller.
-type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+type ControllerFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-type Run = fn(Context) -> Running;
+type Run = fn(Context) -> ControllerFuture;
 
 /// A controller that can run.
 pub struct Entry {
@@ -196,7 +196,7 @@ impl Entry {
 /// Runs the selected controllers until shutdown.
 ///
 /// The future is boxed: all controllers would be compiled once more in the crate that awaits it.
-pub fn run(options: Options) -> Running {
+pub fn run(options: Options) -> ControllerFuture {
     Box::pin(run_selected(options))
 }
 

@@ -99,12 +99,12 @@ pub struct Order<'a> {
 /// Makes tokens without an end, for secrets that hold one.
 pub trait TokenSource: Send + Sync {
     /// Issues a token of a service account, bound to a secret; nothing if it cannot be signed.
-    fn token(&self, account: &Bound<'_>) -> Option<String>;
+    fn token(&self, account: &TokenSubject<'_>) -> Option<String>;
 }
 
 /// Subject of a token.
 #[derive(Debug, Clone, Copy)]
-pub struct Bound<'a> {
+pub struct TokenSubject<'a> {
     /// The namespace of both.
     pub namespace: &'a str,
     /// The service account's name.

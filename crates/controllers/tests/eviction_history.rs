@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::core::v1::{Taint, Toleration};
 use api::time::Timestamp;
 use controllers::nodes::taint_eviction::plan::{Plan, Step, revise};
-use matching::tolerations::{Stay, Tolerations};
+use matching::tolerations::{StayDuration, Tolerations};
 use matching::{CompileCache, Features};
 use proptest::prelude::*;
 
@@ -78,7 +78,7 @@ fn by_rule(history: &[Event], end: i64, cache: &CompileCache, features: &Feature
         let taints: Vec<Taint> = event.taints.iter().copied().map(taint).collect();
         let tolerations: Vec<Toleration> = event.tolerations.iter().map(toleration).collect();
         let stay = match taints.as_slice() {
-            [] => Stay::Forever,
+            [] => StayDuration::Forever,
             taints => Tolerations::new(&tolerations, cache, features).stay(taints),
         };
         match revise(plan, stay, Timestamp { seconds: event.at, nanos: 0 }) {

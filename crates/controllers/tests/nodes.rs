@@ -9,7 +9,7 @@ use api::json::{Value, from_value};
 use api::time::Timestamp;
 use controllers::nodes::taint_eviction::plan::{Plan, Step, revise};
 use controllers::workloads::daemonset::placement::Demand;
-use matching::tolerations::{Stay, Tolerations};
+use matching::tolerations::{StayDuration, Tolerations};
 use matching::{CompileCache, Features, taints};
 
 fn cache() -> CompileCache {
@@ -63,7 +63,7 @@ fn pods_are_evicted_when_they_should() {
             let tolerations: Vec<Toleration> = list(step, "tolerations");
             let taints: Vec<Taint> = taints.into_iter().filter(taints::is_no_execute).collect();
             let stay = match taints.as_slice() {
-                [] => Stay::Forever,
+                [] => StayDuration::Forever,
                 taints => Tolerations::new(&tolerations, &cache, &features).stay(taints),
             };
             let next = revise(plan, stay, now);

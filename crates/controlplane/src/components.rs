@@ -22,7 +22,7 @@ use apiserver::identity::User;
 use apiserver::server::listen::Connection;
 use apiserver::serving::certificates::{Authority, Pair};
 use client::Client;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use controllers::network::simulated_load_balancers::AddressRange;
 use controllers::nodes::node_ipam::NodeNetworks;
 use controllers::settings::Settings;
@@ -30,7 +30,7 @@ use futures::future::join_all;
 use scheduling::config::Configuration;
 use tokio::net::TcpListener;
 
-use crate::load::{self, Loaded};
+use crate::load::{self, LoadResult};
 use crate::nodes::Nodes;
 use crate::ready::{self, ReadyTarget};
 use crate::roles::access::Access;
@@ -67,7 +67,7 @@ pub struct Components {
     /// Behavior of pods, unless their annotations override it.
     pub rules: ::kubelet::simulation::Rules,
     /// Whether each start and end of a container is recorded as an event; by default, only in small fleets.
-    pub tells: Option<bool>,
+    pub reports: Option<bool>,
     /// The labels of other Nodes that are played as well.
     pub adopted: Option<Selector>,
     /// Addresses for Services of type LoadBalancer; without, they get none.
@@ -117,7 +117,7 @@ impl Components {
             load: None,
             devices: None,
             rules: ::kubelet::simulation::Rules::default(),
-            tells: None,
+            reports: None,
             adopted: None,
             load_balancers: None,
             system_pods: false,
@@ -132,7 +132,7 @@ impl Components {
 }
 
 /// Components at work, in the order in which they were started.
-pub struct Running {
+pub struct RunningComponents {
     roles: Vec<Role>,
     wanted: ReadyTarget,
     admin: Client,
@@ -183,7 +183,7 @@ impl Components {
         authority: Authority,
         reach: Reach,
         address: Option<SocketAddr>,
-    ) -> Result<(Running, Option<Loaded>)> {
+    ) -> Result<(RunningComponents, Option<LoadResult>)> {
         let user = User::authenticated("celplane", &[GROUP_MASTERS]);
         let admin = Client::in_process(Connection::new(server.clone(), Some(user)), "celplane");
         let loaded = match self.load {
@@ -238,7 +238,7 @@ impl Components {
             rules: self.rules,
             devices: self.devices,
             endpoint: None,
-            tells: self.tells,
+            reports: self.reports,
             static_pods: self.static_pods,
         };
         let (role, fleet) = kubelet::start(nodes, reads, client_for, self.kubelet);
@@ -279,7 +279,7 @@ impl Components {
             nodes: self.nodes.numbered.saturating_add(adopted.count()).saturating_add(machines),
             all_controllers,
         };
-        Ok((Running { roles, wanted, admin, containerd }, loaded))
+        Ok((RunningComponents { roles, wanted, admin, containerd }, loaded))
     }
 }
 
@@ -389,7 +389,7 @@ pub async fn register(client: &Client, nodes: &[Value]) -> Result<()> {
     Ok(())
 }
 
-impl Running {
+impl RunningComponents {
     /// A connection that may do everything.
     #[must_use]
     pub fn admin(&self) -> &Client {

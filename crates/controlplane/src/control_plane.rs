@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use apiserver::server::listen;
 use apiserver::serving::certificates::front_proxy::FrontProxy;
 use apiserver::serving::certificates::{Authority, Bundle, write_private};
-use apiserver::serving::presence::{Announced, Presence};
+use apiserver::serving::presence::{AnnouncedServer, Presence};
 use apiserver::{Options, Server};
 use client::Client;
 use store::Store;
@@ -19,10 +19,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-use crate::components::{Components, Running};
+use crate::components::{Components, RunningComponents};
 use crate::data_directory::DataDirectory;
 use crate::etcd_format;
-use crate::load::Loaded;
+use crate::load::LoadResult;
 use crate::roles::kubelet::agent_tls::AgentTls;
 use crate::roles::kubelet::reach::Reach;
 use crate::rotation::Files;
@@ -43,11 +43,11 @@ pub struct ControlPlane {
     authority: Option<Authority>,
     /// Ports at which separate simulated nodes serve logs.
     node_log_ports: Vec<u16>,
-    running: Option<Running>,
+    running: Option<RunningComponents>,
     stop: watch::Sender<bool>,
     serving: JoinHandle<()>,
     following: JoinHandle<()>,
-    announced: Announced,
+    announced: AnnouncedServer,
     /// Holds the lock until everything has ended.
     _directory: DataDirectory,
 }
@@ -129,7 +129,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// Objects that cannot be created.
-    pub async fn start_components(&mut self, components: Option<Components>) -> Result<Option<Loaded>> {
+    pub async fn start_components(&mut self, components: Option<Components>) -> Result<Option<LoadResult>> {
         let mut loaded = None;
         let reach = self.reach()?;
         if let (Some(components), Some(authority)) = (components, self.authority.take()) {
@@ -162,7 +162,7 @@ impl ControlPlane {
         &mut self,
         components: Option<Components>,
         runtime: tokio::runtime::Handle,
-    ) -> Result<Option<Loaded>> {
+    ) -> Result<Option<LoadResult>> {
         let mut loaded = None;
         let address = self.address();
         let reach = self.reach()?;
@@ -206,7 +206,7 @@ impl ControlPlane {
     /// A client with all rights; none if there are no components.
     #[must_use]
     pub fn admin(&self) -> Option<&Client> {
-        self.running.as_ref().map(Running::admin)
+        self.running.as_ref().map(RunningComponents::admin)
     }
 
     /// Waits until all components work, and returns the number of ready nodes. `progress` receives what is still missing.

@@ -41,13 +41,13 @@ fn accept(value: &[u8]) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use store::{Embedded, Options};
+    use store::{EmbeddedStore, Options};
 
     use super::*;
 
     #[tokio::test]
     async fn format_is_recorded_once_and_newer_ones_are_rejected() {
-        let store = Embedded::in_memory(Options::default()).unwrap();
+        let store = EmbeddedStore::in_memory(Options::default()).unwrap();
         check(&store).await.unwrap();
         let first = store.get(KEY, 0).await.unwrap().entry.unwrap();
         assert!(first.value.starts_with(br#"{"format":1,"#), "{:?}", first.value);

@@ -31,4 +31,4 @@ mod upgrade;
 pub use components::Components;
 pub use control_plane::ControlPlane;
 pub use settings::ServerSettings;
-pub use throw_away::ThrowAway;
+pub use throw_away::TemporaryPlane;

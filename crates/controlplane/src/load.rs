@@ -48,14 +48,14 @@ const KINDS: &[&str] = &[
 
 /// Result of loading.
 #[derive(Debug, Default)]
-pub struct Loaded {
+pub struct LoadResult {
     /// Number of created objects by kind.
     pub created: BTreeMap<String, usize>,
     /// Number of omitted objects by reason.
     pub left_out: BTreeMap<String, usize>,
 }
 
-impl Loaded {
+impl LoadResult {
     fn leave_out(&mut self, why: impl Into<String>) {
         let count = self.left_out.entry(why.into()).or_default();
         *count = count.saturating_add(1);
@@ -77,10 +77,10 @@ impl Loaded {
 ///
 /// # Errors
 /// A server that cannot be reached; objects that it rejects are left out.
-pub async fn load(client: &Client, mut objects: Vec<Value>) -> Result<Loaded> {
+pub async fn load(client: &Client, mut objects: Vec<Value>) -> Result<LoadResult> {
     let discovery = client.discover().await?;
     let mut loading =
-        Loader { client, discovery, uids: HashMap::new(), loaded: Loaded::default(), known: BTreeSet::new() };
+        Loader { client, discovery, uids: HashMap::new(), loaded: LoadResult::default(), known: BTreeSet::new() };
     loading.classes(&objects);
     let place = |object: &Value| KINDS.iter().position(|kind| object.str_at(&["kind"]) == Some(kind));
     for object in objects.iter().filter(|object| place(object).is_none()) {
@@ -99,7 +99,7 @@ struct Loader<'c> {
     discovery: Discovery,
     /// New uids by old ones.
     uids: HashMap<String, String>,
-    loaded: Loaded,
+    loaded: LoadResult,
     /// Priority classes that will be there, and namespaces and service accounts that are.
     known: BTreeSet<String>,
 }

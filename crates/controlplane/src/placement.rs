@@ -86,15 +86,7 @@ impl Merger {
 
     /// Returns the inputs of validation for a request in a namespace.
     pub(crate) fn context<'c>(&'c self, namespace: &'c str) -> Context<'c> {
-        Context {
-            features: self.features,
-            expressions: &self.environments,
-            namespace,
-            now: "",
-            uid: "",
-            name_suffix: "",
-            namespace_allows_admin_access: false,
-        }
+        Context { namespace, ..Context::without_request(self.features, &self.environments) }
     }
 }
 

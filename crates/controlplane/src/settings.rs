@@ -13,7 +13,7 @@ use apiserver::audit::policy::Policy;
 pub use apiserver::server::{Faults, Refusal};
 use apiserver::serving::certificates::front_proxy::FrontProxy;
 use store::etcd::{self, Etcd};
-use store::{Embedded, Store};
+use store::{EmbeddedStore, Store};
 use tokio::net::TcpListener;
 
 use crate::rotation::Files;
@@ -182,10 +182,12 @@ impl StoreSettings {
         let options = |free_bytes_min: &u64| store::Options { free_bytes_min: *free_bytes_min, ..Default::default() };
         Ok(match self {
             Self::Etcd { options, .. } => Arc::new(Etcd::new(options.clone()).context("cannot use etcd")?),
-            Self::Memory { free_bytes_min } => Arc::new(Embedded::in_memory(options(free_bytes_min))?),
+            Self::Memory { free_bytes_min } => Arc::new(EmbeddedStore::in_memory(options(free_bytes_min))?),
             Self::File { free_bytes_min } => {
                 let path = directory.join(STORE_FILE);
-                Arc::new(Embedded::open(&path, options(free_bytes_min)).map_err(|error| cannot_open(error, &path))?)
+                Arc::new(
+                    EmbeddedStore::open(&path, options(free_bytes_min)).map_err(|error| cannot_open(error, &path))?,
+                )
             }
         })
     }

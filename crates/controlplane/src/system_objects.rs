@@ -3,8 +3,9 @@
 use anyhow::{Context as _, Result};
 use api::apps::v1::{DaemonSet, Deployment};
 use api::json::Value;
+use api::kubernetes::VERSION;
 use api::well_known::{EFFECT_NO_SCHEDULE, LABEL_CONTROL_PLANE, NAMESPACE_SYSTEM};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Resource};
 
 const CONFIG_MAPS: Resource = Resource::new("", "v1", "configmaps", "ConfigMap");
@@ -96,7 +97,7 @@ fn objects() -> Vec<(Resource, Value)> {
                         "serviceAccountName": "kube-proxy",
                         "priorityClassName": "system-node-critical",
                         "tolerations": [{"operator": "Exists"}],
-                        "containers": [{"name": "kube-proxy", "image": "registry.k8s.io/kube-proxy:v1.38.0"}],
+                        "containers": [{"name": "kube-proxy", "image": (format!("registry.k8s.io/kube-proxy:v{VERSION}.0"))}],
                     }},
                 },
             }),

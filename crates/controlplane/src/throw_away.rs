@@ -7,24 +7,24 @@ use api::features::Features;
 use apiserver::serving::certificates::Authority;
 use apiserver::{Options, Server};
 use client::Client;
-use store::Embedded;
+use store::EmbeddedStore;
 
-use crate::components::{Components, Running};
+use crate::components::{Components, RunningComponents};
 use crate::roles::kubelet::reach::Reach;
 
 /// A control plane that is not kept.
-pub struct ThrowAway {
+pub struct TemporaryPlane {
     server: Arc<Server>,
-    running: Running,
+    running: RunningComponents,
 }
 
-impl ThrowAway {
+impl TemporaryPlane {
     /// Starts one with these gates in all components; only nodes that request it are simulated.
     ///
     /// # Errors
     /// A component that does not become ready.
     pub async fn start(features: Features) -> Result<Self> {
-        let store = Arc::new(Embedded::in_memory(store::Options::default())?);
+        let store = Arc::new(EmbeddedStore::in_memory(store::Options::default())?);
         let options = Options { features, node_fleet: true, resource_metrics: true, ..Options::default() };
         let server = Server::start(store, options).await.context("cannot start")?;
         let (running, _) =

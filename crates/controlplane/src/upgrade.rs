@@ -58,7 +58,8 @@ where
     let mut answer = answered.context("no answer in time")??;
     if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
         let (parts, body) = answer.into_parts();
-        let body = Limited::new(body, REFUSAL_BYTES_MAX).collect().await.map_err(|error| anyhow::anyhow!(error))?;
+        let body = tokio::time::timeout(TIMEOUT, Limited::new(body, REFUSAL_BYTES_MAX).collect()).await;
+        let body = body.context("no answer in time")?.map_err(|error| anyhow::anyhow!(error))?;
         return Ok(Response::from_parts(parts, body.to_bytes()));
     }
     let server = hyper::upgrade::on(&mut answer);

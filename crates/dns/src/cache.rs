@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use hickory_proto::op::ResponseCode;
 use hickory_proto::rr::{Name, RData, RecordType};
+use hickory_proto::serialize::binary::BinEncodable as _;
 use lru::LruCache;
 use tokio::time::Instant;
 
@@ -22,6 +23,12 @@ const BYTES_MAX: usize = 16 << 20;
 /// Bytes of an entry and of a record beside their names and data.
 const ENTRY_BYTES: usize = 256;
 const RECORD_BYTES: usize = 320;
+/// Bytes of a text beside its characters.
+const TEXT_BYTES: usize = 48;
+/// Bytes in memory for each byte of a message that has a bitmap of types,
+const BITMAP_FACTOR: usize = 64;
+/// or parameters of a service.
+const PARAMETERS_FACTOR: usize = 16;
 /// Longest time that an answer is kept, in seconds.
 pub(crate) const TTL_MAX: u32 = 30;
 /// Shortest time that a negative answer is kept.
@@ -106,11 +113,7 @@ impl Cache {
         let Some(ttl) = ttl(answer).filter(|ttl| *ttl > 0) else { return };
         let names = answer.answers.iter().chain(&answer.authorities).map(|record| record.name.len());
         let records = names.fold(0_usize, |sum, name| sum.saturating_add(name.saturating_add(RECORD_BYTES)));
-        let data = answer.answers.iter().chain(&answer.authorities).map(|record| match &record.data {
-            RData::TXT(text) => text.txt_data.iter().map(|part| part.len()).sum(),
-            RData::Unknown { rdata, .. } => rdata.anything.len(),
-            _ => 0_usize,
-        });
+        let data = answer.answers.iter().chain(&answer.authorities).map(|record| data_bytes(&record.data));
         let data = data.fold(0_usize, usize::saturating_add);
         let bytes = ENTRY_BYTES.saturating_add(key.name.len()).saturating_add(records).saturating_add(data);
         let mut entries = self.entries.lock();
@@ -130,6 +133,22 @@ impl Cache {
     pub fn sizes(&self) -> Sizes {
         let entries = self.entries.lock();
         Sizes { entries: entries.by_key.len(), bytes: entries.bytes }
+    }
+}
+
+/// Bytes of a record's data in memory, at most. Some forms are much shorter in a message: an empty text takes a byte there, and a type in a
+/// bitmap one bit.
+fn data_bytes(data: &RData) -> usize {
+    let written = || data.to_bytes().map_or(BYTES_MAX, |bytes| bytes.len());
+    match data {
+        RData::A(_) | RData::AAAA(_) => 0,
+        RData::TXT(text) => {
+            text.txt_data.iter().fold(0, |sum, part| sum.saturating_add(part.len()).saturating_add(TEXT_BYTES))
+        }
+        RData::Unknown { rdata, .. } => rdata.anything.len(),
+        RData::CSYNC(_) => written().saturating_mul(BITMAP_FACTOR),
+        RData::SVCB(_) | RData::HTTPS(_) => written().saturating_mul(PARAMETERS_FACTOR),
+        _ => written().saturating_mul(2),
     }
 }
 
@@ -154,7 +173,7 @@ fn ttl(answer: &Answer) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use hickory_proto::rr::Record;
-    use hickory_proto::rr::rdata::{A, SOA, TXT};
+    use hickory_proto::rr::rdata::{A, OPENPGPKEY, SOA, TXT};
 
     use super::*;
 
@@ -204,16 +223,26 @@ mod tests {
         assert_eq!(ttl(&Answer::empty(ResponseCode::ServFail)), None);
     }
 
-    #[tokio::test]
-    async fn bytes_are_bounded() {
+    fn entries_of(data: RData) -> usize {
         let cache = Cache::default();
-        let text = RData::TXT(TXT::from_bytes(vec![&[0; 255]; 200]));
-        let records = vec![Record::from_rdata(Name::root(), 30, text)];
+        let records = vec![Record::from_rdata(Name::root(), 30, data)];
         let large = Arc::new(Answer { answers: records, ..Answer::empty(ResponseCode::NoError) });
         for number in 0..1000 {
             cache.put(key(&format!("{number}.example.")), &large);
         }
-        let sizes = cache.sizes();
-        assert!(sizes.bytes <= BYTES_MAX && sizes.entries > 100 && sizes.entries < 1000, "{sizes:?}");
+        assert!(cache.sizes().bytes <= BYTES_MAX);
+        cache.sizes().entries
+    }
+
+    #[tokio::test]
+    async fn bytes_are_bounded() {
+        let entries = entries_of(RData::TXT(TXT::from_bytes(vec![&[0; 255]; 200])));
+        assert!(entries > 100 && entries < 1000, "{entries}");
+        // Empty texts take 16 bytes each, and a byte in the message.
+        let entries = entries_of(RData::TXT(TXT::from_bytes(vec![&[]; 60_000])));
+        assert!(entries < 16, "{entries}");
+        // Data of other types counts, too.
+        let entries = entries_of(RData::OPENPGPKEY(OPENPGPKEY::new(vec![0; 60_000])));
+        assert!(entries > 50 && entries < 200, "{entries}");
     }
 }

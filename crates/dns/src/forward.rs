@@ -1,6 +1,6 @@
 //! Forwarding of names outside the cluster's domain to the servers of `resolv.conf`.
 //!
-//! Equal questions share one query. The number of queries and of waiting clients is bounded, in total and per client address. A server
+//! Equal questions share one query. The number of questions is bounded, in total and per client address. A server
 //! that forwards queries to this one is not used.
 
 mod accept;
@@ -26,12 +26,12 @@ use crate::answer::Answer;
 use crate::cache::{Cache, Key};
 use crate::metrics::Metrics;
 
-/// Queries to other servers at a time.
-const QUERIES_MAX: usize = 512;
-/// Clients that wait at a time,
+/// Questions at a time: clients that wait, and queries whose client has left.
 pub(crate) const WAITING_MAX: usize = 1024;
-/// and of one address.
+/// Maximum number of waiting clients with the same address.
 pub(crate) const WAITING_PER_CLIENT_MAX: usize = 128;
+/// One address may have this part of the free places, so that a few greedy addresses leave some for others.
+const FREE_PART: usize = 4;
 /// Time limit for one server.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(1500);
 /// Time limit for all servers: the C library waits for five seconds.
@@ -47,7 +47,6 @@ pub struct Forwarder {
     preferred: AtomicUsize,
     cache: Cache,
     flights: Mutex<HashMap<Key, Outcome>>,
-    queries: Arc<Semaphore>,
     waiting: Arc<Semaphore>,
     clients: Arc<Mutex<HashMap<IpAddr, usize>>>,
     /// Names of queries that find servers which forward to this one.
@@ -55,14 +54,15 @@ pub struct Forwarder {
     metrics: Arc<Metrics>,
 }
 
-/// A client that waits for a response.
-pub(crate) struct Waiting {
+/// A question of a client that waits for a response. The query that it starts keeps it: a client that leaves at once would have more
+/// queries under way than it may.
+pub(crate) struct WaitingClient {
     _permit: OwnedSemaphorePermit,
     clients: Arc<Mutex<HashMap<IpAddr, usize>>>,
     address: IpAddr,
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingClient {
     fn drop(&mut self) {
         let mut clients = self.clients.lock();
         if let Some(count) = clients.get_mut(&self.address) {
@@ -95,7 +95,6 @@ impl Forwarder {
             preferred: AtomicUsize::new(0),
             cache: Cache::default(),
             flights: Mutex::default(),
-            queries: Arc::new(Semaphore::new(QUERIES_MAX)),
             waiting: Arc::new(Semaphore::new(WAITING_MAX)),
             clients: Arc::default(),
             probes: Mutex::default(),
@@ -159,39 +158,33 @@ impl Forwarder {
     }
 
     /// Counts a client that waits; none if there are too many.
-    pub(crate) fn enter(&self, address: IpAddr) -> Option<Waiting> {
-        let permit = self.waiting.clone().try_acquire_owned().ok();
+    pub(crate) fn enter(&self, address: IpAddr) -> Option<WaitingClient> {
         let mut clients = self.clients.lock();
         let count = clients.get(&address).copied().unwrap_or(0);
-        let Some(permit) = permit.filter(|_| count < WAITING_PER_CLIENT_MAX) else {
+        let max = WAITING_PER_CLIENT_MAX.min(self.waiting.available_permits().div_ceil(FREE_PART));
+        let permit = (count < max).then(|| self.waiting.clone().try_acquire_owned().ok()).flatten();
+        let Some(permit) = permit else {
             self.metrics.rejected.increment();
             return None;
         };
         clients.insert(address, count.saturating_add(1));
-        Some(Waiting { _permit: permit, clients: self.clients.clone(), address })
+        Some(WaitingClient { _permit: permit, clients: self.clients.clone(), address })
     }
 
     /// Resolves a question. Failures are answers, too.
-    pub async fn resolve(self: &Arc<Self>, key: Key) -> Arc<Answer> {
-        let mut outcome = match self.outcome(&key) {
-            Some(outcome) => outcome,
-            None => return Arc::new(Answer::empty(ResponseCode::ServFail)),
-        };
+    pub(crate) async fn resolve(self: &Arc<Self>, key: Key, waiting: WaitingClient) -> Arc<Answer> {
+        let (mut outcome, _waiting) = self.outcome(&key, waiting);
         let answer = outcome.wait_for(Option::is_some).await.ok().and_then(|answer| answer.clone());
         // Its task was aborted.
         answer.unwrap_or_else(|| Arc::new(Answer::empty(ResponseCode::ServFail)))
     }
 
-    /// Joins the query for a question, or starts one; none if there are too many.
-    fn outcome(self: &Arc<Self>, key: &Key) -> Option<Outcome> {
+    /// Joins the query for a question, or starts one, which keeps the place of its client.
+    fn outcome(self: &Arc<Self>, key: &Key, waiting: WaitingClient) -> (Outcome, Option<WaitingClient>) {
         let mut flights = self.flights.lock();
         if let Some(outcome) = flights.get(key) {
-            return Some(outcome.clone());
+            return (outcome.clone(), Some(waiting));
         }
-        let Ok(permit) = self.queries.clone().try_acquire_owned() else {
-            self.metrics.rejected.increment();
-            return None;
-        };
         let (sender, outcome) = watch::channel(None);
         flights.insert(key.clone(), outcome.clone());
         drop(flights);
@@ -199,11 +192,10 @@ impl Forwarder {
         tokio::spawn(async move {
             let answer = Arc::new(flight.forwarder.ask(&flight.key).await);
             flight.forwarder.cache.put(flight.key.clone(), &answer);
-            drop(flight);
+            drop((flight, waiting));
             sender.send_replace(Some(answer));
-            drop(permit);
         });
-        Some(outcome)
+        (outcome, None)
     }
 
     /// Sends a question to one server after the other until one answers.
@@ -248,17 +240,45 @@ mod tests {
     fn waiting_clients_are_bounded() {
         let forwarder = forwarder(Vec::new());
         let one = IpAddr::from([192, 0, 2, 1]);
-        let mut waiting: Vec<Waiting> = (0..WAITING_PER_CLIENT_MAX).map(|_| forwarder.enter(one).unwrap()).collect();
+        let mut waiting: Vec<WaitingClient> =
+            (0..WAITING_PER_CLIENT_MAX).map(|_| forwarder.enter(one).unwrap()).collect();
         assert!(forwarder.enter(one).is_none());
-        for last in 2..=8 {
+        // Twenty addresses that take all they get leave places for others.
+        for last in 2..=20 {
             let other = IpAddr::from([192, 0, 2, last]);
-            waiting.extend((0..WAITING_PER_CLIENT_MAX).map(|_| forwarder.enter(other).unwrap()));
+            let taken: Vec<WaitingClient> = std::iter::from_fn(|| forwarder.enter(other)).collect();
+            assert!(!taken.is_empty(), "{last}");
+            waiting.extend(taken);
         }
-        assert_eq!(waiting.len(), WAITING_MAX);
-        assert!(forwarder.enter(IpAddr::from([192, 0, 2, 9])).is_none());
+        assert!(waiting.len() <= WAITING_MAX);
         drop(waiting);
         assert!(forwarder.clients.lock().is_empty());
         assert!(forwarder.enter(one).is_some());
+    }
+
+    #[tokio::test]
+    async fn queries_of_clients_that_left_count() {
+        let silent = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let forwarder = forwarder(vec![silent.local_addr().unwrap()]);
+        let one = IpAddr::from([192, 0, 2, 1]);
+        for number in 0..WAITING_PER_CLIENT_MAX {
+            let name = Name::from_ascii(format!("{number}.example.")).unwrap();
+            let key = Key { name, record_type: RecordType::A, dnssec_ok: false, checking_disabled: false };
+            let waiting = forwarder.enter(one).unwrap();
+            // Polled once, then dropped.
+            assert!(poll_once(forwarder.resolve(key, waiting)).is_none());
+        }
+        assert!(forwarder.enter(one).is_none());
+        assert!(forwarder.enter(IpAddr::from([192, 0, 2, 2])).is_some());
+    }
+
+    /// The result of a future, if it is ready at once.
+    fn poll_once<F: Future>(future: F) -> Option<F::Output> {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match std::pin::pin!(future).poll(&mut context) {
+            std::task::Poll::Ready(output) => Some(output),
+            std::task::Poll::Pending => None,
+        }
     }
 
     #[test]

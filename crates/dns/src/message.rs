@@ -20,8 +20,6 @@ const AMPLIFICATION_MAX: usize = 16;
 /// Records in the additional section of a query: EDNS and a signature.
 const ADDITIONALS_MAX: u16 = 2;
 const HEADER_BYTES: usize = 12;
-/// Bytes of the shortest record: a reference to a name, type, class, time to live and length.
-const RECORD_BYTES_MIN: u16 = 12;
 /// Bytes of the longest name.
 const NAME_BYTES_MAX: u16 = 255;
 /// The flag TC in the third byte of the header.
@@ -185,22 +183,53 @@ fn encode(message: &Message, room: u16) -> Option<Vec<u8>> {
     is_whole.then_some(bytes)
 }
 
-/// Encodes the question and as many answers as fit. Their number is found by bisection, because the size of a record depends on the
-/// names before it.
+/// Encodes the question and as many answers as fit. All of them are written, then the message is cut behind the last one that fits:
+/// references in names only lead backwards. Work is bounded by the longest message, regardless of the number of answers.
 fn encode_part(message: &mut Message, room: u16) -> Vec<u8> {
     message.authorities.clear();
-    let all = std::mem::take(&mut message.answers);
-    let (mut fitting, mut failing) = (0_usize, all.len().min(usize::from(room / RECORD_BYTES_MIN)).saturating_add(1));
-    let mut bytes = encode(message, room).unwrap_or_default();
-    while fitting.saturating_add(1) < failing {
-        let middle = fitting.midpoint(failing);
-        message.answers = all.iter().take(middle).cloned().collect();
-        match encode(message, room) {
-            Some(longer) => (fitting, bytes) = (middle, longer),
-            None => failing = middle,
-        }
+    let mut bytes = Vec::with_capacity(512);
+    let mut encoder = BinEncoder::new(&mut bytes);
+    encoder.set_max_size(u16::MAX);
+    // The codec leaves records out that do not fit.
+    let cut = message.emit(&mut encoder).ok().and_then(|()| cut_position(&bytes, room));
+    let Some((end, count)) = cut else {
+        message.answers.clear();
+        return encode(message, room).unwrap_or_default();
+    };
+    bytes.truncate(end);
+    if let Some(counts) = bytes.get_mut(6..12) {
+        let [high, low] = count.to_be_bytes();
+        counts.copy_from_slice(&[high, low, 0, 0, 0, 0]);
     }
     bytes
+}
+
+/// The end of the last answer that fits, and the number of answers before it.
+fn cut_position(bytes: &[u8], room: u16) -> Option<(usize, u16)> {
+    let number = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+    // Type and class of the question.
+    let mut end = name_end(bytes, HEADER_BYTES)?.checked_add(4)?;
+    let mut count = 0_u16;
+    while count < number(6)? {
+        let data = name_end(bytes, end)?.checked_add(10)?;
+        let next = data.checked_add(usize::from(number(data.checked_sub(2)?)?))?;
+        if next > usize::from(room) {
+            break;
+        }
+        (end, count) = (next, count.checked_add(1)?);
+    }
+    (end <= usize::from(room)).then_some((end, count))
+}
+
+/// The position behind a name: labels until the root or a reference.
+fn name_end(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        match *bytes.get(at)? {
+            0 => return at.checked_add(1),
+            0xc0.. => return at.checked_add(2),
+            length => at = at.checked_add(usize::from(length))?.checked_add(1)?,
+        }
+    }
 }
 
 /// Appends the OPT record: it must not be left out when other records do not fit.

@@ -10,7 +10,7 @@ use api::core::v1::{Namespace, Service};
 use api::discovery::v1::EndpointSlice;
 use client::informer::Change;
 use client::objects::Selection;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Health, Informer, Shutdown};
 use telemetry::metrics::Registry;
 use tokio::task::JoinSet;
@@ -44,13 +44,13 @@ pub struct Options {
 }
 
 /// The objects that the zone follows.
-struct Followed {
+struct FollowedObjects {
     namespaces: Informer<()>,
     services: Informer<zone::Service>,
     slices: Informer<zone::Slice>,
 }
 
-impl Followed {
+impl FollowedObjects {
     fn start(client: &Client, zone: &Arc<RwLock<Zone>>) -> Self {
         let all = Selection::default;
         let namespaces = Informer::decoding(client, Namespace::RESOURCE, all(), |_| Ok(()));
@@ -115,7 +115,7 @@ pub async fn run(options: Options) -> Result<(), InvalidDomain> {
         false => Err("Services, EndpointSlices and Namespaces are not complete yet".to_owned()),
     });
     let mut tasks = JoinSet::new();
-    let followed = Followed::start(&client, &zone);
+    let followed = FollowedObjects::start(&client, &zone);
     tasks.spawn(server::serve(sockets, server));
     tasks.spawn(async move { follow_servers(&forwarder, resolv_conf, address).await });
     info!(address = %address, domain = cluster_domain, "Serving DNS");

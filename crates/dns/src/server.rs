@@ -20,7 +20,7 @@ use crate::forward::Forwarder;
 use crate::listen::Sockets;
 use crate::message::{self, Query, Reading};
 use crate::metrics::{Metrics, Request, Source, Transport};
-use crate::zone::{Found, Zone};
+use crate::zone::{LookupResult, Zone};
 
 /// Bytes of an address record whose name is a reference to the question: no answer has more records than fit.
 const RECORD_BYTES_MIN: usize = 16;
@@ -75,9 +75,9 @@ impl Server {
         let records_max = usize::from(limit).checked_div(RECORD_BYTES_MIN).unwrap_or_default();
         let found = self.zone.read().lookup(name, record_type, records_max);
         match found {
-            Found::Answer(answer) => exchange.ready(&query, answer, Source::Zone),
-            Found::Alias(answer, target) => exchange.forward(query, target, Some(answer)),
-            Found::Outside => {
+            LookupResult::Answer(answer) => exchange.ready(&query, answer, Source::Zone),
+            LookupResult::Alias(answer, target) => exchange.forward(query, target, Some(answer)),
+            LookupResult::Outside => {
                 let name = name.clone();
                 exchange.forward(query, name, None)
             }
@@ -145,8 +145,7 @@ impl Exchange {
             return self.ready(&query, Answer::empty(ResponseCode::ServFail), source);
         };
         Response::Later(Box::pin(async move {
-            let answer = forwarder.resolve(key).await;
-            drop(waiting);
+            let answer = forwarder.resolve(key, waiting).await;
             let answer = joined(start, Answer::clone(&answer), query.question.name());
             self.write(&query, answer, source)
         }))

@@ -16,7 +16,7 @@ use api::json::Text;
 use hickory_proto::rr::Name;
 
 use self::endpoints::Endpoints;
-pub use self::lookup::Found;
+pub use self::lookup::LookupResult;
 pub use self::objects::{Backing, Endpoint, Port, Service, Slice};
 
 /// A domain that cannot be served.

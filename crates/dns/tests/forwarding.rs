@@ -22,12 +22,12 @@ fn address(owner: &Name, last: u8) -> Record {
 }
 
 /// A played server.
-struct Played {
+struct ScriptedServer {
     address: SocketAddr,
     queries: Arc<AtomicUsize>,
 }
 
-impl Played {
+impl ScriptedServer {
     /// Sends each of the messages that `respond` returns for a query.
     async fn start(respond: impl Fn(Message) -> Vec<Message> + Send + 'static) -> Self {
         let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -66,7 +66,7 @@ fn empty() -> dns::zone::Zone {
 
 #[tokio::test]
 async fn names_of_others_are_forwarded_and_kept() {
-    let played = Played::start(|query| vec![response(&query, 1)]).await;
+    let played = ScriptedServer::start(|query| vec![response(&query, 1)]).await;
     let running = start(empty(), vec![played.address]);
     for text in ["www.example.com.", "WWW.example.com."] {
         let response = ask(running.address, text, RecordType::A).await;
@@ -84,7 +84,7 @@ async fn names_of_others_are_forwarded_and_kept() {
 
 #[tokio::test]
 async fn external_names_are_resolved() {
-    let played = Played::start(|query| vec![response(&query, 53)]).await;
+    let played = ScriptedServer::start(|query| vec![response(&query, 53)]).await;
     let running = start(empty(), vec![played.address]);
     let response = ask(running.address, "foo.default.svc.cluster.local.", RecordType::A).await;
     assert_eq!(data(&response), ["CNAME www.example.com.", "A 192.0.2.53"]);
@@ -93,11 +93,11 @@ async fn external_names_are_resolved() {
 
 #[tokio::test]
 async fn spoofed_responses_are_ignored() {
-    let played = Played::start(|query| {
+    let played = ScriptedServer::start(|query| {
         let mut other_id = response(&query, 66);
         other_id.metadata.id = query.metadata.id.wrapping_add(1);
         let mut other_question = response(&query, 66);
-        other_question.queries = vec![Query::query(name("bank.example.com."), RecordType::A)];
+        other_question.queries = vec![Query::query(name("shop.example.com."), RecordType::A)];
         let mut no_response = response(&query, 66);
         no_response.metadata.message_type = MessageType::Query;
         let mut right = response(&query, 1);
@@ -112,6 +112,68 @@ async fn spoofed_responses_are_ignored() {
     let asked = played.queries();
     ask(running.address, "bank.example.com.", RecordType::A).await;
     assert_eq!(played.queries(), asked + 1);
+}
+
+/// A forger may guess port and id, but not the case of every letter. What it sends leads to a connection, which it does not have.
+#[tokio::test]
+async fn responses_in_another_case_are_confirmed_over_tcp() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = listener.local_addr().unwrap();
+    let socket = UdpSocket::bind(server).await.unwrap();
+    let long = "abcdefghijklmnopqrstuvwxyz.abcdefghijklmnopqrstuvwxyz.example.";
+    let played = tokio::spawn(async move {
+        let mut packet = [0; 4096];
+        let (length, client) = socket.recv_from(&mut packet).await.unwrap();
+        let query = Message::from_vec(&packet[..length]).unwrap();
+        let sent = query.queries[0].name().to_string();
+        let mut forged = response(&query, 66);
+        forged.queries = vec![Query::query(name(long), RecordType::A)];
+        socket.send_to(&forged.to_vec().unwrap(), client).await.unwrap();
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let length = stream.read_u16().await.unwrap();
+        let mut bytes = vec![0; usize::from(length)];
+        stream.read_exact(&mut bytes).await.unwrap();
+        let bytes = response(&Message::from_vec(&bytes).unwrap(), 1).to_vec().unwrap();
+        stream.write_u16(u16::try_from(bytes.len()).unwrap()).await.unwrap();
+        stream.write_all(&bytes).await.unwrap();
+        sent
+    });
+    let running = start(empty(), vec![server]);
+    let answer = ask(running.address, long, RecordType::A).await;
+    assert_eq!(data(&answer), ["A 192.0.2.1"]);
+    assert_eq!(answer.answers[0].name.to_string(), long);
+    // 59 letters are all small with a probability of 2^-59.
+    let sent = played.await.unwrap();
+    assert!(sent != long && sent.eq_ignore_ascii_case(long), "{sent}");
+}
+
+/// Ports and ids of queries, each from a socket of its own.
+#[tokio::test]
+async fn ports_and_ids_of_queries_are_random() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let server = socket.local_addr().unwrap();
+    let played = tokio::spawn(async move {
+        let (mut packet, mut seen) = ([0; 4096], Vec::new());
+        while seen.len() < 32 {
+            let (length, client) = socket.recv_from(&mut packet).await.unwrap();
+            let query = Message::from_vec(&packet[..length]).unwrap();
+            seen.push((client.port(), query.metadata.id));
+            socket.send_to(&response(&query, 1).to_vec().unwrap(), client).await.unwrap();
+        }
+        seen
+    });
+    let running = start(empty(), vec![server]);
+    for number in 0..32 {
+        ask(running.address, &format!("n{number}.example."), RecordType::A).await;
+    }
+    let seen = played.await.unwrap();
+    let steps = |values: Vec<u16>| {
+        let steps = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+        steps.collect::<std::collections::BTreeSet<u16>>().len()
+    };
+    // Counters would have few different steps; of 31 random ones, nearly all differ.
+    let (ports, ids) = (steps(seen.iter().map(|it| it.0).collect()), steps(seen.iter().map(|it| it.1).collect()));
+    assert!(ports > 20 && ids > 20, "{seen:?}");
 }
 
 #[tokio::test]
@@ -132,7 +194,7 @@ async fn packets_of_other_senders_are_ignored() {
 
 #[tokio::test]
 async fn next_server_is_used_if_one_fails() {
-    let refusing = Played::start(|query| {
+    let refusing = ScriptedServer::start(|query| {
         let mut refusal = response(&query, 66);
         refusal.answers.clear();
         refusal.metadata.response_code = ResponseCode::Refused;
@@ -140,7 +202,7 @@ async fn next_server_is_used_if_one_fails() {
     })
     .await;
     let closed = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
-    let working = Played::start(|query| vec![response(&query, 1)]).await;
+    let working = ScriptedServer::start(|query| vec![response(&query, 1)]).await;
     let running = start(empty(), vec![refusing.address, closed, working.address]);
     assert_eq!(data(&ask(running.address, "a.example.", RecordType::A).await), ["A 192.0.2.1"]);
     // The one that answered is asked first from then on.
@@ -165,7 +227,7 @@ async fn without_a_working_server_names_fail() {
 #[tokio::test]
 async fn silent_server_is_given_up() {
     let silent = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    let working = Played::start(|query| vec![response(&query, 1)]).await;
+    let working = ScriptedServer::start(|query| vec![response(&query, 1)]).await;
     let running = start(empty(), vec![silent.local_addr().unwrap(), working.address]);
     assert_eq!(data(&ask(running.address, "www.example.com.", RecordType::A).await), ["A 192.0.2.1"]);
     assert_eq!(working.queries(), 1);
@@ -205,7 +267,7 @@ async fn truncated_responses_are_requested_over_tcp() {
 
 #[tokio::test]
 async fn negative_answers_are_kept() {
-    let played = Played::start(|query| {
+    let played = ScriptedServer::start(|query| {
         let mut missing = response(&query, 1);
         missing.answers.clear();
         missing.metadata.response_code = ResponseCode::NXDomain;
@@ -225,7 +287,7 @@ async fn negative_answers_are_kept() {
 
 #[tokio::test]
 async fn aliases_are_followed_in_a_response() {
-    let played = Played::start(|query| {
+    let played = ScriptedServer::start(|query| {
         let mut aliased = response(&query, 1);
         let target = name("target.example.");
         let alias = RData::CNAME(CNAME(target.clone()));

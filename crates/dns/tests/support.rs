@@ -41,20 +41,20 @@ pub(crate) fn zone(objects: &str) -> Zone {
 }
 
 /// A server that ends when dropped.
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     pub(crate) address: SocketAddr,
     pub(crate) registry: Arc<Registry>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
 /// Serves a zone on a free port of loopback and forwards to `servers`.
-pub(crate) fn start(zone: Zone, servers: Vec<SocketAddr>) -> Running {
+pub(crate) fn start(zone: Zone, servers: Vec<SocketAddr>) -> RunningServer {
     let sockets = Sockets::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = sockets.address();
     let registry = Arc::new(Registry::new());
@@ -62,7 +62,7 @@ pub(crate) fn start(zone: Zone, servers: Vec<SocketAddr>) -> Running {
     let forwarder = Forwarder::new(servers, metrics.clone());
     let server = Server::new(Arc::new(RwLock::new(zone)), forwarder, metrics);
     let task = tokio::spawn(server::serve(sockets, server));
-    Running { address, registry, task }
+    RunningServer { address, registry, task }
 }
 
 /// A query; `payload` is that of EDNS.

@@ -1,6 +1,6 @@
 //! Records of the zone: the examples of the specification, and cases of CoreDNS.
 
-use dns::zone::Found;
+use dns::zone::LookupResult;
 use hickory_proto::rr::{Name, Record, RecordType};
 
 use crate::support;
@@ -23,8 +23,8 @@ fn records_are_those_of_the_specification() {
         let record_type: RecordType = record_type.parse().unwrap();
         let found = zone.lookup(&Name::from_ascii(name).unwrap(), record_type, 100);
         let (code, answers, additionals, leads_to) = match found {
-            Found::Outside => ("outside".to_owned(), Vec::new(), Vec::new(), String::new()),
-            Found::Answer(answer) => {
+            LookupResult::Outside => ("outside".to_owned(), Vec::new(), Vec::new(), String::new()),
+            LookupResult::Answer(answer) => {
                 let has_start = answer.authorities.len() == 1;
                 assert_eq!(has_start, answer.answers.is_empty() || answer.code.low() == 3, "{question}");
                 let code = match answer.code.low() {
@@ -35,7 +35,7 @@ fn records_are_those_of_the_specification() {
                 };
                 (code, texts(&answer.answers), texts(&answer.additionals), String::new())
             }
-            Found::Alias(answer, target) => {
+            LookupResult::Alias(answer, target) => {
                 ("alias".to_owned(), texts(&answer.answers), Vec::new(), target.to_string())
             }
         };
@@ -62,7 +62,7 @@ fn records_are_those_of_the_specification() {
 fn missing_names_are_failures_until_the_zone_is_complete() {
     let zone = dns::zone::Zone::new("cluster.local").unwrap();
     let name = Name::from_ascii("a.b.svc.cluster.local.").unwrap();
-    let Found::Answer(answer) = zone.lookup(&name, RecordType::A, 10) else { panic!() };
+    let LookupResult::Answer(answer) = zone.lookup(&name, RecordType::A, 10) else { panic!() };
     assert_eq!(answer.code, hickory_proto::op::ResponseCode::ServFail);
 }
 
@@ -71,7 +71,7 @@ fn addresses_of_headless_services_are_rotated() {
     let zone = support::zone(include_str!("cases/objects.yaml"));
     let name = Name::from_ascii("headless.default.svc.cluster.local.").unwrap();
     let first = || {
-        let Found::Answer(answer) = zone.lookup(&name, RecordType::A, 100) else { panic!() };
+        let LookupResult::Answer(answer) = zone.lookup(&name, RecordType::A, 100) else { panic!() };
         assert_eq!(answer.answers.len(), 3);
         answer.answers[0].data.to_string()
     };
@@ -101,10 +101,12 @@ fn large_services_have_bounded_answers() {
         ("large.default.svc.cluster.local.", RecordType::SRV),
         ("_http._tcp.large.default.svc.cluster.local.", RecordType::SRV),
     ] {
-        let Found::Answer(answer) = zone.lookup(&Name::from_ascii(name).unwrap(), record_type, 40) else { panic!() };
+        let LookupResult::Answer(answer) = zone.lookup(&Name::from_ascii(name).unwrap(), record_type, 40) else {
+            panic!()
+        };
         assert_eq!((answer.answers.len(), answer.is_truncated), (40, true), "{name} {record_type}");
     }
     let name = Name::from_ascii("10-1-134-159.large.default.svc.cluster.local.").unwrap();
-    let Found::Answer(answer) = zone.lookup(&name, RecordType::A, 40) else { panic!() };
+    let LookupResult::Answer(answer) = zone.lookup(&name, RecordType::A, 40) else { panic!() };
     assert_eq!(texts(&answer.answers), [format!("{name} 30 A 10.1.134.159")]);
 }

@@ -12,7 +12,7 @@ use api::resource::v1::{
 };
 
 use crate::catalog::Nodes;
-use crate::claims::{Ask, Claim, Claims};
+use crate::claims::{Claim, Claims, RequestAlternative};
 use crate::error::Error;
 use crate::ids::{ClaimId, Id};
 use crate::pools::NodePools;
@@ -81,14 +81,14 @@ fn result(
 
 /// Settings of classes, each class once, then those of the claim that are for requests it has.
 fn configuration(claim: &Claim, taken: &[usize], claims: &Claims) -> Vec<DeviceAllocationConfiguration> {
-    let taken_asks: Vec<&Ask> = claim
+    let taken_asks: Vec<&RequestAlternative> = claim
         .requests
         .iter()
         .zip(taken)
         .filter_map(|(request, taken)| request.asks.get(*taken))
         .map(|ask| claims.asks.of(*ask))
         .collect();
-    let names_request = |requests: &[Text], index: usize, ask: &Ask| {
+    let names_request = |requests: &[Text], index: usize, ask: &RequestAlternative| {
         let name = claim.requests.get(index).map_or(&ask.name, |request| &request.name);
         requests.iter().any(|it| it == name || *it == ask.full_name)
     };

@@ -32,16 +32,16 @@ pub(crate) enum Answer {
 
 /// Devices for all claims on a node.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct FoundDevices {
     pub(crate) shaped: ShapedPools,
     pub(crate) solution: Arc<Solution>,
 }
 
 impl Answer {
     /// The answer in the names of these claims, and of a node of this shape.
-    pub(crate) fn on(&self, shaped: &ShapedPools, claims: &Claims) -> Result<Option<Found>, Error> {
+    pub(crate) fn on(&self, shaped: &ShapedPools, claims: &Claims) -> Result<Option<FoundDevices>, Error> {
         match self {
-            Answer::Found(solution) => Ok(Some(Found { shaped: shaped.clone(), solution: solution.clone() })),
+            Answer::Found(solution) => Ok(Some(FoundDevices { shaped: shaped.clone(), solution: solution.clone() })),
             Answer::Nothing => Ok(None),
             Answer::Fails(Error::ConstraintFails { index, error, .. }, claim, set) => Err(Error::ConstraintFails {
                 node: shaped.pools.node.to_string(),

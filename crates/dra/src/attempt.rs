@@ -8,11 +8,11 @@ use std::sync::Arc;
 use api::json::Text;
 use api::resource::v1::AllocationResult;
 
-pub use crate::answers::Found;
+pub use crate::answers::FoundDevices;
 use crate::answers::SearchKey;
 use crate::claims::Claims;
 use crate::constraints::pruning::Pruning;
-use crate::deferred::{self, Deferred};
+use crate::deferred::{self, DeferredSearch};
 use crate::error::Error;
 use crate::inventory::Inventory;
 use crate::narration::Narration;
@@ -34,7 +34,7 @@ pub struct Attempt<'a> {
     pruning: Option<NewPruning<'a>>,
     effort: Effort,
     searches: u64,
-    deferred: Option<Deferred>,
+    deferred: Option<DeferredSearch>,
 }
 
 impl std::fmt::Debug for Attempt<'_> {
@@ -67,7 +67,7 @@ impl<'a> Attempt<'a> {
     /// # Errors
     /// [`Error::is_about_node`]: other nodes should be tried. Otherwise the attempt has ended; with
     /// [`Error::OutOfPatience`], until [`take_deferred`](Self::take_deferred) was run.
-    pub fn ask(&mut self, target: Target<'_>) -> Result<Option<Found>, Error> {
+    pub fn ask(&mut self, target: Target<'_>) -> Result<Option<FoundDevices>, Error> {
         let shaped = self.inventory.shaped(target)?;
         let key = SearchKey { question: self.question, usable: shaped.number, taken: shaped.taken };
         if let Some(answer) = self.inventory.answer(&key) {
@@ -82,7 +82,7 @@ impl<'a> Attempt<'a> {
         let answer = answer.inspect_err(|error| {
             if matches!(error, Error::OutOfPatience) {
                 let (pools, claims) = (shaped.pools.clone(), self.claims.clone());
-                self.deferred = Some(Deferred { key, state: state.of(&pools), pools, claims });
+                self.deferred = Some(DeferredSearch { key, state: state.of(&pools), pools, claims });
             }
         })?;
         let on_node = answer.on(&shaped, &self.claims);
@@ -91,7 +91,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The search that was interrupted to be continued in the background.
-    pub fn take_deferred(&mut self) -> Option<Deferred> {
+    pub fn take_deferred(&mut self) -> Option<DeferredSearch> {
         self.deferred.take()
     }
 
@@ -101,7 +101,7 @@ impl<'a> Attempt<'a> {
     /// A slice selects nodes in a way that an allocation cannot express; the search has reported that before.
     pub fn allocations(
         &self,
-        found: &Found,
+        found: &FoundDevices,
         share_id: &mut dyn FnMut() -> Text,
     ) -> Result<Vec<AllocationResult>, Error> {
         found.solution.allocations(&self.claims, &found.shaped.pools, share_id)
@@ -109,7 +109,7 @@ impl<'a> Attempt<'a> {
 
     /// Preference for earlier alternatives: Kubernetes' raw score of a node.
     #[must_use]
-    pub fn score(&self, found: &Found) -> i64 {
+    pub fn score(&self, found: &FoundDevices) -> i64 {
         let mut score = 0_i64;
         for (index, (_, claim)) in self.claims.claims.iter().enumerate() {
             let taken = found.solution.alternatives.get(index).map(Vec::as_slice).unwrap_or_default();
@@ -140,7 +140,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Devices by claim and request, as people read them.
-    pub(crate) fn names(&self, found: &Found) -> Vec<String> {
+    pub(crate) fn names(&self, found: &FoundDevices) -> Vec<String> {
         let picks = found.solution.picks.iter().flatten();
         let name = |pick: &Pick| {
             let device = found.shaped.pools.candidates.of(pick.candidate).id();

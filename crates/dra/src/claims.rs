@@ -23,7 +23,7 @@ use crate::ids::{AskId, ClaimId, Table};
 #[derive(Debug)]
 pub struct Claims {
     pub(crate) claims: Table<ClaimId, Claim>,
-    pub(crate) asks: Table<AskId, Ask>,
+    pub(crate) asks: Table<AskId, RequestAlternative>,
     pub(crate) features: Features,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Request {
 
 /// A request without alternatives, or one of them.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct RequestAlternative {
     pub(crate) name: Text,
     /// The request and the alternative.
     pub(crate) full_name: Text,
@@ -154,7 +154,7 @@ impl Claim {
 }
 
 struct Reader<'r> {
-    asks: Table<AskId, Ask>,
+    asks: Table<AskId, RequestAlternative>,
     class: FindClass<'r>,
     programs: &'r Expressions,
     features: &'r Features,
@@ -220,7 +220,7 @@ impl Reader<'_> {
             });
             (attribute.name.clone(), program)
         });
-        self.asks.push(Ask {
+        self.asks.push(RequestAlternative {
             name: asked.name.clone(),
             full_name: match asked.parent {
                 Some(parent) => format!("{parent}/{}", asked.name).into(),

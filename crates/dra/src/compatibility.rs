@@ -9,7 +9,7 @@ use api::json::Text;
 
 /// Common compatibility groups of the devices on a counter set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) enum Common {
+pub(crate) enum CommonGroups {
     /// No device yet.
     #[default]
     Anything,
@@ -19,24 +19,24 @@ pub(crate) enum Common {
     Groups(BTreeSet<Text>),
 }
 
-impl Common {
+impl CommonGroups {
     /// Whether a device may join.
     pub(crate) fn admits(&self, groups: &[Text]) -> bool {
         match self {
-            Common::Anything => true,
-            Common::NoGroups => groups.is_empty(),
-            Common::Groups(common) => groups.iter().any(|group| common.contains(group)),
+            CommonGroups::Anything => true,
+            CommonGroups::NoGroups => groups.is_empty(),
+            CommonGroups::Groups(common) => groups.iter().any(|group| common.contains(group)),
         }
     }
 
     /// Returns the common groups after a device was added.
     #[must_use]
-    pub(crate) fn with(&self, groups: &[Text]) -> Common {
+    pub(crate) fn with(&self, groups: &[Text]) -> CommonGroups {
         match self {
-            Common::Anything if groups.is_empty() => Common::NoGroups,
-            Common::Anything => Common::Groups(groups.iter().cloned().collect()),
-            Common::Groups(common) if !groups.is_empty() => {
-                Common::Groups(groups.iter().filter(|group| common.contains(*group)).cloned().collect())
+            CommonGroups::Anything if groups.is_empty() => CommonGroups::NoGroups,
+            CommonGroups::Anything => CommonGroups::Groups(groups.iter().cloned().collect()),
+            CommonGroups::Groups(common) if !groups.is_empty() => {
+                CommonGroups::Groups(groups.iter().filter(|group| common.contains(*group)).cloned().collect())
             }
             // An incompatible device has no effect; it was allocated before its groups were declared.
             other => other.clone(),

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use api::json::Text;
 use api::resource::v1::{DeviceClaim, DeviceConstraint};
 
-use crate::claims::Ask;
+use crate::claims::RequestAlternative;
 use crate::error::{ConstraintProblem, Error};
 use crate::expressions::{Expressions, SetExpression};
 use crate::features::Features;
@@ -71,7 +71,7 @@ impl Constraint {
     }
 
     /// Whether devices for a request count.
-    pub(crate) fn covers(&self, ask: &Ask, request: &Text) -> bool {
+    pub(crate) fn covers(&self, ask: &RequestAlternative, request: &Text) -> bool {
         self.requests.is_empty() || self.requests.iter().any(|it| it == request || *it == ask.full_name)
     }
 

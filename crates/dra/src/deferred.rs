@@ -16,7 +16,7 @@ use crate::search::{Budget, Effort, Search};
 
 /// A search that can be carried out anywhere.
 #[derive(Debug, Clone)]
-pub struct Deferred {
+pub struct DeferredSearch {
     pub(crate) key: SearchKey,
     pub(crate) pools: Arc<NodePools>,
     /// Allocation in the pools that the node can use.
@@ -26,22 +26,22 @@ pub struct Deferred {
 
 /// Result of such a search.
 #[derive(Debug)]
-pub struct Searched {
+pub struct SearchOutcome {
     pub(crate) key: SearchKey,
     pub(crate) answer: Result<Answer, Error>,
     /// Effort of the search.
     pub effort: Effort,
 }
 
-impl Deferred {
+impl DeferredSearch {
     /// Searches.
-    pub fn run<'b>(&self, budget: &mut Budget<'b>, pruning: Option<&mut (dyn Pruning + 'b)>) -> Searched {
+    pub fn run<'b>(&self, budget: &mut Budget<'b>, pruning: Option<&mut (dyn Pruning + 'b)>) -> SearchOutcome {
         let (answer, effort) = answer(&self.pools, &self.state, &self.claims, budget, pruning);
-        Searched { key: self.key, answer, effort }
+        SearchOutcome { key: self.key, answer, effort }
     }
 }
 
-impl Searched {
+impl SearchOutcome {
     /// Error of the search: the attempt has ended.
     #[must_use]
     pub fn failure(&self) -> Option<&Error> {

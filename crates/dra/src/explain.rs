@@ -8,7 +8,7 @@ use cel_kubernetes::environments::device::Device;
 
 use crate::allocated::AllocatedState;
 use crate::attempt::Attempt;
-use crate::claims::{Ask, Claim, Count};
+use crate::claims::{Claim, Count, RequestAlternative};
 use crate::constraints::first_set::{FirstSet, Outcome};
 use crate::constraints::outlook::Outlooks;
 use crate::constraints::{Constraint, Rule};
@@ -20,7 +20,7 @@ use crate::taints;
 
 /// Explanation of a pod's claims on a node.
 #[derive(Debug, Clone)]
-pub struct Explained {
+pub struct ClaimsExplanation {
     /// The devices that would be allocated, by claim and request; nothing if there are none.
     pub devices: Option<Vec<String>>,
     /// Error that ended the search.
@@ -29,6 +29,21 @@ pub struct Explained {
     pub requests: Vec<RequestReport>,
     /// Each constraint.
     pub constraints: Vec<ConstraintReport>,
+    /// Work of the search over sets; nothing if no constraint has an expression.
+    pub search: Option<SearchReport>,
+}
+
+/// Work of a search over sets of devices, compared with an exhaustive one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SearchReport {
+    /// Number of sets that an exhaustive search would examine.
+    pub possible: u128,
+    /// Number of complete sets on which the expressions were evaluated.
+    pub evaluated: u64,
+    /// Number of branches that were cut, because no completion could satisfy the expressions.
+    pub cut: u64,
+    /// Metered cost of the expressions on complete and partial sets.
+    pub cost: u64,
 }
 
 /// Candidates of a request.
@@ -76,9 +91,10 @@ impl Attempt<'_> {
     ///
     /// # Errors
     /// A slice has an unreadable node selection.
-    pub fn explain(&mut self, target: Target<'_>, programs: &Expressions) -> Result<Explained, Error> {
+    pub fn explain(&mut self, target: Target<'_>, programs: &Expressions) -> Result<ClaimsExplanation, Error> {
         let shaped = self.inventory().shaped(target)?;
         let (mut devices, mut error) = (None, None);
+        let before = self.effort();
         match self.ask(target) {
             Ok(None) => {}
             Ok(Some(found)) => devices = Some(self.names(&found)),
@@ -87,19 +103,27 @@ impl Attempt<'_> {
         let best = self.take_narration().map(|narration| narration.best).unwrap_or_default();
         let view = View { pools: &shaped.pools, state: self.inventory().allocated(), programs };
         let (mut requests, mut constraints) = (Vec::new(), Vec::new());
+        let (mut possible, mut has_sets) = (1_u128, false);
         for (_, claim) in self.claims().claims.iter() {
             let mut left: Vec<(AskId, Vec<CandidateId>)> = Vec::new();
-            for id in claim.requests.iter().flat_map(|request| &request.asks) {
-                let ask = self.claims().asks.of(*id);
-                let (stages, candidates) = view.stages(ask);
-                let wanted = match ask.count {
-                    Count::Exactly(count) => Some(count),
-                    Count::All => None,
-                };
-                let (claim, request) = (claim.key.clone(), ask.full_name.to_string());
-                requests.push(RequestReport { claim, request, wanted, stages });
-                left.push((*id, candidates));
+            for asks in claim.requests.iter().map(|request| &request.asks) {
+                let mut sets = 0_u128;
+                for id in asks {
+                    let ask = self.claims().asks.of(*id);
+                    let (stages, candidates) = view.stages(ask);
+                    let wanted = match ask.count {
+                        Count::Exactly(count) => Some(count),
+                        Count::All => None,
+                    };
+                    let (claim, request) = (claim.key.clone(), ask.full_name.to_string());
+                    requests.push(RequestReport { claim, request, wanted, stages });
+                    let chosen = wanted.map_or(candidates.len(), |count| usize::try_from(count).unwrap_or(usize::MAX));
+                    sets = sets.saturating_add(combinations(candidates.len(), chosen));
+                    left.push((*id, candidates));
+                }
+                possible = possible.saturating_mul(sets);
             }
+            has_sets |= claim.constraints.iter().flatten().any(|it| matches!(it.rule, Rule::Set(_)));
             for constraint in claim.constraints.iter().flatten() {
                 let covered = |id: &AskId| {
                     let ask = self.claims().asks.of(*id);
@@ -113,8 +137,28 @@ impl Attempt<'_> {
                 constraints.push(view.constraint(claim, constraint, only, &best));
             }
         }
-        Ok(Explained { devices, error, requests, constraints })
+        let effort = self.effort();
+        let search = has_sets.then(|| SearchReport {
+            possible,
+            evaluated: effort.evaluations.saturating_sub(before.evaluations),
+            cut: effort.cuts.saturating_sub(before.cuts),
+            cost: effort.cost.saturating_sub(before.cost),
+        });
+        Ok(ClaimsExplanation { devices, error, requests, constraints, search })
     }
+}
+
+/// Number of ways to choose `chosen` of `total` devices; `u128::MAX` if it does not fit.
+fn combinations(total: usize, chosen: usize) -> u128 {
+    let Some(rest) = total.checked_sub(chosen) else { return 0 };
+    let mut count = 1_u128;
+    for (taken, index) in (0..chosen.min(rest)).zip(1_u128..) {
+        let factor = u128::try_from(total.saturating_sub(taken)).unwrap_or(u128::MAX);
+        // INVARIANT: `count * factor` is a product of `index` successive numbers, which `index` divides.
+        let Some(product) = count.checked_mul(factor) else { return u128::MAX };
+        count = product.checked_div(index).unwrap_or(u128::MAX);
+    }
+    count
 }
 
 /// Input of the explanation.
@@ -126,7 +170,7 @@ struct View<'v> {
 
 impl View<'_> {
     /// Returns the devices of the node after each step, in canonical order.
-    fn stages(&self, ask: &Ask) -> (Vec<Stage>, Vec<CandidateId>) {
+    fn stages(&self, ask: &RequestAlternative) -> (Vec<Stage>, Vec<CandidateId>) {
         let pools = self.pools;
         let mut left = pools.canonical.clone();
         let stage = |what: &str, left: &[CandidateId]| Stage { what: what.to_owned(), left: left.len(), failed: None };
@@ -175,7 +219,7 @@ impl View<'_> {
         &self,
         claim: &Claim,
         constraint: &Constraint,
-        only: Option<(&Ask, &[CandidateId])>,
+        only: Option<(&RequestAlternative, &[CandidateId])>,
         best: &str,
     ) -> ConstraintReport {
         let (what, findings) = match (&constraint.rule, only) {
@@ -263,5 +307,20 @@ fn conjuncts(ast: &Ast, id: ExprId, texts: &mut Vec<String>) {
             args.iter().for_each(|arg| conjuncts(ast, *arg, texts));
         }
         _ => texts.push(ast.source().snippet(ast[id].span).to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::combinations;
+
+    #[test]
+    fn combinations_count_sets_and_saturate() {
+        assert_eq!(combinations(6, 4), 15);
+        assert_eq!(combinations(64, 4), 635_376);
+        assert_eq!(combinations(5, 0), 1);
+        assert_eq!(combinations(5, 5), 1);
+        assert_eq!(combinations(3, 4), 0);
+        assert_eq!(combinations(100_000, 50_000), u128::MAX);
     }
 }

@@ -13,7 +13,7 @@ use cel::program::Verdict;
 use cel::types::Type;
 use cel::value::{EvalError, Value};
 use cel_kubernetes::cache::{Cache, Clock};
-use cel_kubernetes::compile::{CompileError, Compiled, Environment, ResultRule, not_a_bool};
+use cel_kubernetes::compile::{CompileError, CompiledExpression, Environment, ResultRule, not_a_bool};
 use cel_kubernetes::environments::device::Device;
 use cel_kubernetes::environments::devices::Devices;
 use cel_kubernetes::environments::{Dialect, device, devices};
@@ -35,20 +35,20 @@ pub struct Expressions {
 #[derive(Debug)]
 pub struct Selector {
     id: u64,
-    compiled: Compiled,
+    compiled: CompiledExpression,
 }
 
 /// `derivedAttributes[].expression` of a request.
 #[derive(Debug)]
 pub struct DerivedAttribute {
     id: u64,
-    compiled: Compiled,
+    compiled: CompiledExpression,
 }
 
 /// `constraints[].cel` of a claim.
 #[derive(Debug)]
 pub struct SetExpression {
-    compiled: Compiled,
+    compiled: CompiledExpression,
     text: Arc<str>,
 }
 
@@ -126,9 +126,9 @@ impl Expressions {
     }
 }
 
-fn is_attribute(of: &Type) -> bool {
-    matches!(of, Type::Bool | Type::Int | Type::String | Type::Any | Type::Dyn)
-        || *of == Type::object("kubernetes.Semver")
+fn is_attribute(value_type: &Type) -> bool {
+    matches!(value_type, Type::Bool | Type::Int | Type::String | Type::Any | Type::Dyn)
+        || *value_type == Type::object("kubernetes.Semver")
 }
 
 impl Selector {
@@ -163,7 +163,7 @@ impl DerivedAttribute {
 
 impl SetExpression {
     /// The program, for analyses and partial runs.
-    pub fn compiled(&self) -> &Compiled {
+    pub fn compiled(&self) -> &CompiledExpression {
         &self.compiled
     }
 

@@ -16,7 +16,7 @@ use crate::allocated::AllocatedState;
 use crate::answers::{Answer, Answers, Numbers, SearchKey};
 use crate::catalog::Catalog;
 use crate::claims::Claims;
-use crate::deferred::Searched;
+use crate::deferred::SearchOutcome;
 use crate::error::Error;
 use crate::features::Features;
 use crate::pools::{NodePools, Target};
@@ -222,7 +222,7 @@ impl Inventory {
     }
 
     /// Records the result of a deferred search.
-    pub fn learn(&mut self, searched: &Searched) {
+    pub fn learn(&mut self, searched: &SearchOutcome) {
         if let Ok(answer) = &searched.answer {
             self.remember(searched.key, answer.clone());
         }

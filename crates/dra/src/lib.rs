@@ -44,7 +44,7 @@ pub use allocated::AllocatedState;
 pub use attempt::Attempt;
 pub use catalog::Catalog;
 pub use claims::Claims;
-pub use deferred::{Deferred, Searched};
+pub use deferred::{DeferredSearch, SearchOutcome};
 pub use device::DeviceId;
 pub use error::{ConstraintProblem, Error, RequestProblem};
 pub use expressions::Expressions;

@@ -118,19 +118,19 @@ impl NodePools {
                 add_to_generation(gathered.entry((&slice.driver, &slice.pool)).or_default(), slice);
             }
         }
-        let mut built: Vec<Built> = Vec::with_capacity(gathered.len());
+        let mut built: Vec<PoolDraft> = Vec::with_capacity(gathered.len());
         for ((driver, name), slices) in gathered {
-            built.extend(Built::new(catalog, driver, name, slices, features));
+            built.extend(PoolDraft::new(catalog, driver, name, slices, features));
         }
         // INVARIANT: sorted by driver and name, as the map was; this keeps that order within both halves.
         built.sort_by_key(|pool| pool.has_binding_conditions);
         Ok(NodePools::new(target, built))
     }
 
-    fn new(target: Target<'_>, built: Vec<Built>) -> Self {
+    fn new(target: Target<'_>, built: Vec<PoolDraft>) -> Self {
         let mut pools = Table::new();
         let mut candidates: Table<CandidateId, Candidate> = Table::new();
-        for Built { mut pool, devices, .. } in built {
+        for PoolDraft { mut pool, devices, .. } in built {
             let id = PoolId::from_table(&pools);
             for (slice, index, consumption) in devices {
                 let mut candidate = Candidate { pool: id, slice, index, consumption, is_reachable: Ok(true) };
@@ -191,13 +191,13 @@ impl PoolId {
 }
 
 /// A pool before its devices have ids.
-struct Built {
+struct PoolDraft {
     pool: Pool,
     devices: Vec<(Arc<Slice>, usize, Consumption)>,
     has_binding_conditions: bool,
 }
 
-impl Built {
+impl PoolDraft {
     /// Builds a pool; `None` if it is outdated by newer slices for other nodes.
     fn new(
         catalog: &Catalog,
@@ -205,7 +205,7 @@ impl Built {
         name: &Text,
         mut slices: Vec<&Arc<Slice>>,
         features: &Features,
-    ) -> Option<Built> {
+    ) -> Option<PoolDraft> {
         let first = slices.first()?;
         let (generation, expected) = (first.generation, first.slice_count);
         let mut elsewhere: Vec<&Arc<Slice>> = Vec::new();
@@ -224,13 +224,13 @@ impl Built {
                 }
             }
             if !is_count(all, expected) {
-                return Some(Built::unusable(driver, name, State::Incomplete));
+                return Some(PoolDraft::unusable(driver, name, State::Incomplete));
             }
         }
         slices.sort_by(|left, right| left.name.cmp(&right.name));
         Some(
-            Built::usable(driver, name, &slices, &elsewhere, features)
-                .unwrap_or_else(|_| Built::unusable(driver, name, State::Invalid)),
+            PoolDraft::usable(driver, name, &slices, &elsewhere, features)
+                .unwrap_or_else(|_| PoolDraft::unusable(driver, name, State::Invalid)),
         )
     }
 
@@ -240,7 +240,7 @@ impl Built {
         here: &[&Arc<Slice>],
         elsewhere: &[&Arc<Slice>],
         features: &Features,
-    ) -> Result<Built, String> {
+    ) -> Result<PoolDraft, String> {
         let holds_counters = |slice: &Slice| features.partitionable_devices && !slice.counter_sets.is_empty();
         let with_devices: Vec<&Arc<Slice>> = here.iter().copied().filter(|slice| !holds_counters(slice)).collect();
         let mut names = HashSet::new();
@@ -249,7 +249,7 @@ impl Built {
                 return Err(format!("duplicate device name {}", device.name));
             }
         }
-        let mut built = Built::unusable(driver, name, State::Usable);
+        let mut built = PoolDraft::unusable(driver, name, State::Usable);
         built.has_binding_conditions = with_devices.iter().any(|slice| slice.has_binding_conditions());
         if features.partitionable_devices {
             let all = here.iter().chain(elsewhere);
@@ -276,7 +276,7 @@ impl Built {
         Ok(built)
     }
 
-    fn unusable(driver: &Text, name: &Text, state: State) -> Built {
+    fn unusable(driver: &Text, name: &Text, state: State) -> PoolDraft {
         let pool = Pool {
             driver: driver.clone(),
             name: name.clone(),
@@ -285,7 +285,7 @@ impl Built {
             candidates: Vec::new(),
             elsewhere: Vec::new(),
         };
-        Built { pool, devices: Vec::new(), has_binding_conditions: false }
+        PoolDraft { pool, devices: Vec::new(), has_binding_conditions: false }
     }
 }
 

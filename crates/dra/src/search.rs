@@ -15,8 +15,8 @@ use api::resource::v1::DeviceAttribute;
 
 use crate::allocated::AllocatedState;
 use crate::capacity::{self, Amounts};
-use crate::claims::{Ask, Claims, Count};
-use crate::compatibility::Common;
+use crate::claims::{Claims, Count, RequestAlternative};
+use crate::compatibility::CommonGroups;
 use crate::constraints::attribute::Attributes;
 use crate::constraints::pruning::Pruning;
 use crate::counters::Ledger;
@@ -149,7 +149,7 @@ struct Use<'s> {
 struct CounterUse {
     ledger: Ledger,
     /// By counter set.
-    groups: Vec<Common>,
+    groups: Vec<CommonGroups>,
 }
 
 /// State of a request on this node.
@@ -177,7 +177,7 @@ impl From<Error> for Stop {
 
 /// Position of the search.
 #[derive(Debug, Clone, Copy)]
-struct At {
+struct SearchPosition {
     claim: usize,
     request: usize,
     alternative: usize,
@@ -243,7 +243,7 @@ impl<'s, 'b> Search<'s, 'b> {
 
     fn find(&mut self) -> Result<Option<Solution>, Error> {
         self.prepare()?;
-        let first = At { claim: 0, request: 0, alternative: 0, device: 0 };
+        let first = SearchPosition { claim: 0, request: 0, alternative: 0, device: 0 };
         match self.step(first, false, 0) {
             Ok(true) => {}
             Ok(false) | Err(Stop::TooMany) => {
@@ -349,13 +349,13 @@ impl<'s, 'b> Search<'s, 'b> {
     }
 
     /// Records a step, if requested.
-    fn tell(&mut self, step: impl FnOnce(&NodePools) -> Step) {
+    fn report(&mut self, step: impl FnOnce(&NodePools) -> Step) {
         if let Some(narration) = &mut self.budget.narration {
             narration.add(|| step(self.pools));
         }
     }
 
-    fn capacity_error(&self, claim: ClaimId, ask: &Ask, device: String, problem: String) -> Error {
+    fn capacity_error(&self, claim: ClaimId, ask: &RequestAlternative, device: String, problem: String) -> Error {
         let claim = self.claims.claims.of(claim).key.clone();
         Error::Capacity { claim, request: ask.name.to_string(), device, problem }
     }
@@ -364,7 +364,7 @@ impl<'s, 'b> Search<'s, 'b> {
     ///
     /// `in_alternative`: one of several alternatives has been chosen. `start`: position in the order of devices
     /// from which to continue.
-    fn step(&mut self, at: At, in_alternative: bool, start: usize) -> Result<bool, Stop> {
+    fn step(&mut self, at: SearchPosition, in_alternative: bool, start: usize) -> Result<bool, Stop> {
         self.effort.steps = self.effort.steps.saturating_add(1);
         self.budget.wait(Budget::STEP_WORK)?;
         if self.effort.steps.checked_rem(STEPS_BETWEEN_INTERRUPTS) == Some(0)
@@ -376,7 +376,7 @@ impl<'s, 'b> Search<'s, 'b> {
         let claim_id = ClaimId::new(at.claim);
         let Some(claim) = claims.claims.get(claim_id) else { return Ok(true) };
         let Some(request) = claim.requests.get(at.request) else {
-            let next = At { claim: at.claim.saturating_add(1), request: 0, alternative: 0, device: 0 };
+            let next = SearchPosition { claim: at.claim.saturating_add(1), request: 0, alternative: 0, device: 0 };
             // Another choice for an earlier claim may allow an alternative with fewer devices.
             return match self.step(next, false, 0) {
                 Err(Stop::TooMany) => Ok(false),
@@ -396,7 +396,7 @@ impl<'s, 'b> Search<'s, 'b> {
             if !self.sets_hold(claim_id, at.request)? {
                 return Ok(false);
             }
-            let next = At { request: at.request.saturating_add(1), alternative: 0, device: 0, ..at };
+            let next = SearchPosition { request: at.request.saturating_add(1), alternative: 0, device: 0, ..at };
             return self.step(next, false, 0);
         }
         let missing = usize::try_from(count.saturating_sub(at.device)).unwrap_or(usize::MAX);
@@ -404,7 +404,7 @@ impl<'s, 'b> Search<'s, 'b> {
             return Err(Stop::TooMany);
         }
         if claim.is_canonical() {
-            self.tell(|_| Step::Collecting { current: at.device, expected: count });
+            self.report(|_| Step::Collecting { current: at.device, expected: count });
         }
         if self.is_hopeless(claim_id, at, start)? {
             return Ok(false);
@@ -417,10 +417,10 @@ impl<'s, 'b> Search<'s, 'b> {
         if is_all { self.take_next_of_all(at, claim_id, ask_id) } else { self.take_any(at, claim_id, ask_id, start) }
     }
 
-    fn first_alternative(&mut self, at: At, claim: ClaimId, alternatives: usize) -> Result<bool, Stop> {
+    fn first_alternative(&mut self, at: SearchPosition, claim: ClaimId, alternatives: usize) -> Result<bool, Stop> {
         let mut all_too_many = true;
         for alternative in 0..alternatives {
-            match self.step(At { alternative, ..at }, true, 0) {
+            match self.step(SearchPosition { alternative, ..at }, true, 0) {
                 Err(Stop::TooMany) => continue,
                 Ok(true) => {
                     if let Some(taken) = self.alternatives.of_mut(claim).get_mut(at.request) {
@@ -436,11 +436,11 @@ impl<'s, 'b> Search<'s, 'b> {
     }
 
     /// All devices are known; the next one can be had, or there is no solution.
-    fn take_next_of_all(&mut self, at: At, claim: ClaimId, ask: AskId) -> Result<bool, Stop> {
+    fn take_next_of_all(&mut self, at: SearchPosition, claim: ClaimId, ask: AskId) -> Result<bool, Stop> {
         let next = usize::try_from(at.device).ok().and_then(|index| self.asks.of(ask).all.get(index).copied());
         let Some(candidate) = next else { return Ok(false) };
         let Some(undo) = self.take(claim, ask, candidate, true)? else { return Ok(false) };
-        match self.step(At { device: at.device.saturating_add(1), ..at }, true, 0) {
+        match self.step(SearchPosition { device: at.device.saturating_add(1), ..at }, true, 0) {
             Ok(true) => Ok(true),
             other => {
                 self.give_back(claim, ask, candidate, undo);
@@ -449,7 +449,7 @@ impl<'s, 'b> Search<'s, 'b> {
         }
     }
 
-    fn take_any(&mut self, at: At, claim: ClaimId, ask: AskId, start: usize) -> Result<bool, Stop> {
+    fn take_any(&mut self, at: SearchPosition, claim: ClaimId, ask: AskId, start: usize) -> Result<bool, Stop> {
         let pools = self.pools;
         let is_canonical = self.claims.claims.of(claim).is_canonical();
         let order = if is_canonical { &pools.canonical } else { &pools.listed };
@@ -465,7 +465,7 @@ impl<'s, 'b> Search<'s, 'b> {
                 continue;
             }
             let Some(undo) = self.take(claim, ask, candidate, false)? else { continue };
-            let next = At { device: at.device.saturating_add(1), ..at };
+            let next = SearchPosition { device: at.device.saturating_add(1), ..at };
             match self.step(next, true, position.saturating_add(1)) {
                 Ok(true) => return Ok(true),
                 Ok(false) => {

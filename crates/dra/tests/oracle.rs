@@ -13,7 +13,7 @@ use std::ops::Range;
 use api::json::{self, Value};
 use dra::Features;
 use dra::constraints::look_ahead::LookAhead;
-use dra::constraints::pruning::{Outlook, Partial, Pruning, stand_before};
+use dra::constraints::pruning::{Outlook, PartialSet, Pruning, stand_before};
 use dra::expressions::Answer;
 
 use self::brute_force::{Oracle, Outcome, search};
@@ -28,7 +28,7 @@ struct Clairvoyant {
 }
 
 impl Pruning for Clairvoyant {
-    fn look_ahead(&mut self, set: &Partial<'_>) -> (Outlook, u64) {
+    fn look_ahead(&mut self, set: &PartialSet<'_>) -> (Outlook, u64) {
         self.asked += 1;
         let mut outlook = Outlook { may_hold: false, may_fail: false };
         // If devices of several requests are mixed, their order in the set is unknown here.

@@ -159,7 +159,7 @@ pub(crate) fn is_static(pod: &Pod) -> bool {
 }
 
 /// Returns the insufficient resources: pods, processors, memory and disk first, then the others by name.
-fn shortages<'p>(pod: &Pod, node: &Node, others: impl Iterator<Item = &'p Pod> + Clone) -> Vec<Rejection> {
+pub(crate) fn shortages<'p>(pod: &Pod, node: &Node, others: impl Iterator<Item = &'p Pod> + Clone) -> Vec<Rejection> {
     let mut found = Vec::new();
     let allocatable = Resources::of(&node.status.allocatable);
     let count = i64::try_from(others.clone().count()).unwrap_or(i64::MAX);

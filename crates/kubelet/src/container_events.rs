@@ -24,7 +24,7 @@ pub struct ContainerEvent {
 /// Returns the events since the pod's last status.
 #[must_use]
 pub fn news(pod: &Pod, seen: &Observation) -> Vec<ContainerEvent> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let lists = [
         ("spec.initContainers", &seen.init_containers, &pod.status.init_container_statuses),
         ("spec.containers", &seen.containers, &pod.status.container_statuses),
@@ -32,53 +32,53 @@ pub fn news(pod: &Pod, seen: &Observation) -> Vec<ContainerEvent> {
     for (list, containers, statuses) in lists {
         for container in containers {
             let known = statuses.iter().find(|it| it.name == container.name);
-            let mut tell = |severity, reason, message| {
+            let mut report = |severity, reason, message| {
                 let field_path = format!("{list}{{{}}}", container.name);
-                told.push(ContainerEvent { field_path, severity, reason, message });
+                reported.push(ContainerEvent { field_path, severity, reason, message });
             };
             if has_started(container, known) {
                 let image = &container.image;
                 let pulled = format!("Container image \"{image}\" already present on machine");
-                tell(Severity::Normal, "Pulled", pulled);
-                tell(Severity::Normal, "Created", "Container created".to_owned());
-                tell(Severity::Normal, "Started", "Container started".to_owned());
+                report(Severity::Normal, "Pulled", pulled);
+                report(Severity::Normal, "Created", "Container created".to_owned());
+                report(Severity::Normal, "Started", "Container started".to_owned());
             }
             if backs_off(container) && !known.is_some_and(said_to_back_off) {
                 let (name, pod_name) = (&container.name, &pod.metadata.name);
                 let (namespace, uid) = (&pod.metadata.namespace, &pod.metadata.uid);
                 let message =
                     format!("Back-off restarting failed container {name} in pod {pod_name}_{namespace}({uid})");
-                tell(Severity::Warning, "BackOff", message);
+                report(Severity::Warning, "BackOff", message);
             }
         }
     }
-    told
+    reported
 }
 
 /// Returns the events for stopping the containers of a pod.
 #[must_use]
 pub fn killing(pod: &Pod) -> Vec<ContainerEvent> {
     let running = pod.status.container_statuses.iter().filter(|it| is(it, "running"));
-    let tell = |status: &ContainerStatus| ContainerEvent {
+    let report = |status: &ContainerStatus| ContainerEvent {
         field_path: format!("spec.containers{{{}}}", status.name),
         severity: Severity::Normal,
         reason: "Killing",
         message: format!("Stopping container {}", status.name),
     };
-    running.map(tell).collect()
+    running.map(report).collect()
 }
 
 /// Returns the events for a pod that has reached its deadline, and for its containers.
 #[must_use]
 pub fn overdue(pod: &Pod) -> Vec<ContainerEvent> {
-    let mut told = vec![ContainerEvent {
+    let mut reported = vec![ContainerEvent {
         field_path: String::new(),
         severity: Severity::Normal,
         reason: deadline::REASON,
         message: deadline::MESSAGE.to_owned(),
     }];
-    told.extend(killing(pod));
-    told
+    reported.extend(killing(pod));
+    reported
 }
 
 /// Whether a container is in a state, according to its status.
@@ -124,8 +124,9 @@ mod tests {
         let mut seen = Observation::not_started(&pod);
         seen.containers[0].state = state;
         seen.containers[0].restarts = restarts;
-        let told: Vec<String> = news(&pod, &seen).iter().map(|it| format!("{}: {}", it.reason, it.message)).collect();
-        assert_eq!(told, expected);
+        let reported: Vec<String> =
+            news(&pod, &seen).iter().map(|it| format!("{}: {}", it.reason, it.message)).collect();
+        assert_eq!(reported, expected);
         assert!(news(&pod, &seen).iter().all(|it| it.field_path == "spec.containers{c}"));
     }
 
@@ -155,7 +156,7 @@ mod tests {
             {"name": "a", "state": {"running": {}}}, {"name": "b", "state": {"terminated": {}}},
         ]}}))
         .unwrap();
-        let told: Vec<String> = killing(&pod).into_iter().map(|it| it.message).collect();
-        assert_eq!(told, ["Stopping container a"]);
+        let reported: Vec<String> = killing(&pod).into_iter().map(|it| it.message).collect();
+        assert_eq!(reported, ["Stopping container a"]);
     }
 }

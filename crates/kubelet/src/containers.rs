@@ -1,8 +1,8 @@
 //! Containers that really run: a runtime behind the Container Runtime Interface.
 //!
 //! In reading order: `manifest` reads pods, `configs`, `resources`, `environment` and `volumes` turn them into what a
-//! runtime needs, `snapshot` is what the runtime has, `plan` decides the next step and `sync` takes it, `start` starts
-//! a container, `probes` watch it, `devices` are
+//! runtime needs, `pod_cgroups` limits whole pods, `snapshot` is what the runtime has, `plan` decides the next step and `sync` takes it, `start` starts
+//! a container, `resize` changes its resources, `probes` watch it, `devices` are
 //! prepared by drivers, `stopping` ends a pod, `observe` makes a status of it all, and `relist` notices
 //! changes. The runtime holds the state: an agent that is started again finds the containers that run by their labels.
 
@@ -19,9 +19,11 @@ mod log_reader;
 mod manifest;
 mod observe;
 mod plan;
+mod pod_cgroups;
 pub(crate) mod pressure;
 mod probes;
 mod relist;
+mod resize;
 mod resources;
 mod snapshot;
 mod sources;
@@ -56,9 +58,10 @@ use self::pressure::PressureState;
 pub use self::pressure::{ThresholdFlags, Thresholds};
 use self::sources::Sources;
 use self::sync::PodState;
+use crate::admission::Rejection;
 use crate::fleet::shutdown;
 use crate::logs::{self, Line};
-use crate::runtime::{Ending, Observation, Pressure, Runtime, Stopping, Wake};
+use crate::runtime::{Observation, Pressure, Runtime, StopProgress, Termination, Wake};
 use clock::Clock;
 
 /// Settings for running containers.
@@ -96,10 +99,10 @@ pub struct Options {
 /// A runtime behind CRI. Clones are the same runtime.
 #[derive(Clone)]
 pub struct Containers {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
-struct Shared {
+struct SharedState {
     node: String,
     runtime: cri::Client,
     /// The runtime's name, which begins the ids of its containers.
@@ -122,6 +125,8 @@ struct Shared {
     facts: Facts,
     clock: Clock,
     pods: Mutex<HashMap<Text, Arc<PodState>>>,
+    /// Processor shares of burstable pods by uid.
+    burstable_shares: Mutex<HashMap<Text, i64>>,
     wake: OnceLock<Wake>,
     is_shutting_down: AtomicBool,
     health: Mutex<Result<(), String>>,
@@ -138,8 +143,8 @@ impl Containers {
         // Runtimes that do not implement the call predate cgroup drivers other than the configured default.
         let driver =
             config.ok().and_then(|config| config.linux).map_or(CgroupDriver::Cgroupfs, |it| it.cgroup_driver());
-        let status = options.runtime.status(m::StatusRequest { verbose: false }).await;
-        let features = status.ok().and_then(|status| status.features).unwrap_or_default();
+        let status = options.runtime.status(m::StatusRequest { verbose: true }).await.unwrap_or_default();
+        let features = status.features.unwrap_or_default();
         let services = Informer::start(&options.client, Selection::default());
         let facts = Facts {
             node: options.node.clone(),
@@ -148,7 +153,7 @@ impl Containers {
             memory: options.memory,
             ..Facts::default()
         };
-        let shared = Shared {
+        let shared = SharedState {
             events: Events { recorder: Recorder::of_node(&options.client, &options.node) },
             node: options.node,
             runtime: options.runtime,
@@ -159,7 +164,7 @@ impl Containers {
             sources: Sources { client: options.client, services },
             images: Images::default(),
             devices: Devices::default(),
-            pressure: PressureState::default(),
+            pressure: PressureState::new(&status.info),
             thresholds: options.thresholds,
             root: options.root,
             logs: options.logs,
@@ -170,6 +175,7 @@ impl Containers {
             facts,
             clock: options.clock,
             pods: Mutex::default(),
+            burstable_shares: Mutex::default(),
             wake: OnceLock::new(),
             is_shutting_down: AtomicBool::new(false),
             health: Mutex::new(Ok(())),
@@ -215,7 +221,7 @@ impl Containers {
     }
 }
 
-impl Shared {
+impl SharedState {
     fn pods(&self) -> MutexGuard<'_, HashMap<Text, Arc<PodState>>> {
         self.pods.lock()
     }
@@ -253,7 +259,11 @@ impl Runtime for Containers {
         self.shared.sync(pod, manifest, now).await
     }
 
-    async fn stop(&self, pod: &Pod, _now: Timestamp) -> Stopping {
+    async fn resize(&self, pod: &Pod, now: Timestamp, admit: impl FnOnce() -> Result<(), Rejection> + Send) -> bool {
+        self.shared.resize(pod, now, admit).await
+    }
+
+    async fn stop(&self, pod: &Pod, _now: Timestamp) -> StopProgress {
         self.shared.stop(pod)
     }
 
@@ -291,11 +301,11 @@ impl Runtime for Containers {
         tokio::join!(shared.clone().relist(), shared.watch_health(), shared.devices.run(&shared.root));
     }
 
-    fn ending(&self, uid: &str) -> Option<Ending> {
+    fn ending(&self, uid: &str) -> Option<Termination> {
         self.shared.ending(uid)
     }
 
-    fn end_pod(&self, uid: &str, ending: Ending) {
+    fn end_pod(&self, uid: &str, ending: Termination) {
         self.shared.pressure.endings.lock().insert(uid.into(), ending);
     }
 

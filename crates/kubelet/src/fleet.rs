@@ -46,7 +46,7 @@ use crate::template::Template;
 use clock::Clock;
 
 /// A connection under the name of a node.
-pub type ClientFor = Arc<dyn Fn(&str) -> Client + Send + Sync>;
+pub type ClientFactory = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
 /// Number of concurrent workers for pods: each may wait for a write.
 const POD_WORKERS: usize = 64;
@@ -70,7 +70,7 @@ pub struct Options {
     /// Client for reading nodes and pods, and for writes of device drivers.
     pub client: Client,
     /// Writes.
-    pub client_for: ClientFor,
+    pub client_for: ClientFactory,
     /// One cache of compiled expressions for all nodes.
     pub cache: Arc<CompileCache>,
     /// Enabled features of matching.
@@ -80,7 +80,7 @@ pub struct Options {
     /// Address at which the server can read logs, if any.
     pub endpoint: Option<SocketAddr>,
     /// Whether container events are recorded; by default in a fleet of up to 100 nodes.
-    pub tells: Option<bool>,
+    pub reports: Option<bool>,
     /// The files with static pods of each node, if there are any.
     pub static_pods: Option<manifests::Options>,
 }
@@ -112,8 +112,8 @@ struct Inner<R> {
     adopted: Option<Selector>,
     /// Deprecated annotations that were logged.
     deprecated: Mutex<HashSet<String>>,
-    tells: Option<bool>,
-    client_for: ClientFor,
+    reports: Option<bool>,
+    client_for: ClientFactory,
     nodes: Informer<Node>,
     pods: Informer<Pod>,
     slices: Informer<ResourceSlice>,
@@ -147,7 +147,7 @@ impl<R: Runtime> Fleet<R> {
                 adopts: options.adopts,
                 adopted: options.adopted,
                 deprecated: Mutex::default(),
-                tells: options.tells,
+                reports: options.reports,
                 client_for: options.client_for,
                 template: options.template,
                 devices: options.devices,
@@ -281,9 +281,9 @@ impl<R: Runtime> Inner<R> {
     }
 
     /// Whether container events are recorded.
-    fn tells(&self) -> bool {
+    fn reports(&self) -> bool {
         // Real containers have their own events.
-        R::IS_SIMULATED && self.tells.unwrap_or_else(|| self.members.len() <= TELLING_MAX)
+        R::IS_SIMULATED && self.reports.unwrap_or_else(|| self.members.len() <= TELLING_MAX)
     }
 
     /// Adds a node to the fleet if it requests simulation.

@@ -74,7 +74,7 @@ pub fn patch(node: &Node, fault: Option<&str>, pressure: Pressure, now: Timestam
     api::json!({"status": {"conditions": (conditions(&node.status.conditions, fault, pressure, now))}})
 }
 
-/// A merge patch of the status of a node that registered when its agent was elsewhere.
+/// A merge patch of a node's status with the present address of its agent.
 #[must_use]
 pub fn moved(name: &str, number: usize, endpoint: SocketAddr) -> Value {
     let addresses = addresses(name, number, Some(endpoint));

@@ -2,14 +2,14 @@
 //!
 //! Follows `getPhase` and `status/generate.go` of Kubernetes' kubelet.
 
-use api::core::v1::{Pod, PodCondition, PodConditionPart};
+use api::core::v1::{Pod, PodCondition, PodConditionPart, ResourceList, ResourceRequirements};
 use api::json::{Object, Text, Value};
 use api::time::Timestamp;
 use api::well_known::{CONDITION_DISRUPTION_TARGET, CONDITION_POD_SCHEDULED};
 use matching::resources::is_sidecar;
 
 use crate::deadline;
-use crate::runtime::{Container, Ended, Observation, State};
+use crate::runtime::{Container, ContainerTermination, Observation, State};
 
 mod real;
 
@@ -93,7 +93,8 @@ pub fn patch(pod: &Pod, seen: &Observation, addresses: &Addresses, now: Timestam
         && is_same_list(&pod.status.container_statuses, &statuses)
         && is_same_list(&pod.status.init_container_statuses, &init_statuses)
         && is_same_list(&pod.status.ephemeral_container_statuses, &ephemeral_statuses)
-        && conditions.iter().all(|new| pod.status.conditions.iter().any(|old| is_same_condition(old, new)));
+        && conditions.iter().all(|new| pod.status.conditions.iter().any(|old| is_same_condition(old, new)))
+        && ended_resizes(pod, &conditions, seen.is_real).next().is_none();
     if same {
         return None;
     }
@@ -103,6 +104,7 @@ pub fn patch(pod: &Pod, seen: &Observation, addresses: &Addresses, now: Timestam
     }
     status.insert("phase", phase);
     insert_conditions(&mut status, pod, &conditions, seen.is_real);
+    remove_conditions(&mut status, ended_resizes(pod, &conditions, seen.is_real));
     status.insert("hostIP", addresses.host.as_str());
     status.insert("hostIPs", api::json!([{"ip": (addresses.host.as_str())}]));
     if !addresses.pod.is_empty() {
@@ -123,9 +125,29 @@ pub fn patch(pod: &Pod, seen: &Observation, addresses: &Addresses, now: Timestam
         status.insert("ephemeralContainerStatuses", ephemeral_statuses);
     }
     if seen.is_real {
-        real::insert_resources(&mut status, pod);
+        real::insert_resources(&mut status, pod, seen);
     }
     Some(for_pod(pod, status))
+}
+
+/// The conditions of resizes that are over.
+fn ended_resizes<'p>(pod: &'p Pod, conditions: &'p [PodCondition], is_real: bool) -> impl Iterator<Item = &'p Text> {
+    let known = pod.status.conditions.iter().map(|it| &it.condition_type);
+    let known = known.filter(move |it| is_real && real::RESIZE.contains(&it.as_str()));
+    known.filter(move |kind| conditions.iter().all(|it| it.condition_type != **kind))
+}
+
+/// Makes a patch remove conditions: a merge keeps those that it does not name.
+fn remove_conditions<'c>(status: &mut Object, kinds: impl Iterator<Item = &'c Text>) {
+    for kind in kinds {
+        let is_its = |it: &Value| it.text("type") == kind.as_str();
+        if let Some(order) = status.get_mut("$setElementOrder/conditions").and_then(Value::as_array_mut) {
+            order.retain(|it| !is_its(it));
+        }
+        if let Some(rows) = status.get_mut("conditions").and_then(Value::as_array_mut) {
+            rows.push(api::json!({"$patch": "delete", "type": (kind.clone())}));
+        }
+    }
 }
 
 fn is_terminal(phase: &str) -> bool {
@@ -325,12 +347,18 @@ fn conditions(pod: &Pod, seen: &Observation, phase: &str, now: Timestamp) -> Vec
         (true, true) => ("PodSandboxNotReady", "pod sandbox is not ready"),
         (true, false) => ("PodSandboxNotReady", "no pod sandbox exists"),
     };
-    let mut conditions = vec![
+    let resizes = seen.resize.iter().filter(|_| !is_over).map(|it| {
+        let mut shown = condition(it.kind, true, &it.reason, it.message.clone());
+        shown.part.observed_generation = it.generation;
+        shown
+    });
+    let mut conditions: Vec<PodCondition> = resizes.collect();
+    conditions.extend([
         condition("PodReadyToStartContainers", seen.has_sandbox, sandbox_reason, sandbox_message.to_owned()),
         initialized,
         ready,
         condition("ContainersReady", containers_ready, ready_reason, ready_message),
-    ];
+    ]);
     // The scheduler has set this condition for pods that it placed.
     let is_scheduled = |it: &PodCondition| it.condition_type == CONDITION_POD_SCHEDULED && it.status == "True";
     if seen.is_real || !pod.status.conditions.iter().any(is_scheduled) {
@@ -434,7 +462,7 @@ fn state(container: &Container) -> Value {
     }
 }
 
-fn terminated(end: &Ended, container: &Container) -> Value {
+fn terminated(end: &ContainerTermination, container: &Container) -> Value {
     let mut state = api::json!({"terminated": {
         "exitCode": (end.exit_code),
         "reason": (end.reason()),
@@ -452,6 +480,15 @@ fn terminated(end: &Ended, container: &Container) -> Value {
     state
 }
 
+/// Whether a container status has these resources; simulated containers have none.
+fn has_resources(known: &api::core::v1::ContainerStatus, new: &Value) -> bool {
+    let Some(resources) = new.get("resources") else { return true };
+    let requests = new.get("allocatedResources").unwrap_or(&Value::Null);
+    let read: Option<ResourceRequirements> = api::json::from_value(resources).ok();
+    let allocated: ResourceList = api::json::from_value(requests).unwrap_or_default();
+    read == known.resources && allocated == known.allocated_resources.clone().unwrap_or_default()
+}
+
 /// Whether the container statuses of the pod are the same.
 fn is_same_list(known: &[api::core::v1::ContainerStatus], new: &[Value]) -> bool {
     known.len() == new.len()
@@ -466,5 +503,6 @@ fn is_same_list(known: &[api::core::v1::ContainerStatus], new: &[Value]) -> bool
                 && new.get("restartCount") == Some(&Value::from(known.restart_count))
                 && new.get("state") == Some(known.state.as_ref().unwrap_or(&empty))
                 && new.get("lastState") == Some(known.last_state.as_ref().unwrap_or(&empty))
+                && has_resources(known, new)
         })
 }

@@ -74,9 +74,9 @@ pub fn named_claims_of(pod: &Pod) -> Result<Vec<(Text, Text)>, PrepareError> {
             names.push((claim.name.clone(), name.clone()));
             continue;
         }
-        let told = pod.status.resource_claim_statuses.iter().find(|it| it.name == claim.name);
-        let told = told.ok_or_else(|| PrepareError::NoName(claim.name.clone()))?;
-        names.extend(told.resource_claim_name.clone().map(|name| (claim.name.clone(), name)));
+        let reported = pod.status.resource_claim_statuses.iter().find(|it| it.name == claim.name);
+        let reported = reported.ok_or_else(|| PrepareError::NoName(claim.name.clone()))?;
+        names.extend(reported.resource_claim_name.clone().map(|name| (claim.name.clone(), name)));
     }
     // Containers name their requests in the pod's status, not a claim of the spec.
     let extended = pod.status.extended_resource_claim_status.as_ref();

@@ -5,13 +5,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::core::v1::{self, Pod};
+use api::core::v1::{self, Pod, ResourceList};
 use api::json::{Text, Value};
 use api::resource::v1::ResourceClaim;
 use api::time::Timestamp;
 use client::events::Recorder;
 use client::informer::Key;
 
+use crate::admission::Rejection;
 use crate::logs::{self, Line};
 
 /// Makes the agent look after a pod soon.
@@ -35,8 +36,19 @@ pub trait Runtime: Send + Sync + 'static {
     /// started, is adopted. `manifest` is the whole pod if the server does not have it: a static pod.
     fn sync(&self, pod: &Pod, manifest: Option<&Value>, now: Timestamp) -> impl Future<Output = Observation> + Send;
 
+    /// Allocates changed resources of a pod's containers if `admit` finds room for them; the next sync applies them. Returns
+    /// whether the change waits for room.
+    fn resize(
+        &self,
+        _pod: &Pod,
+        _now: Timestamp,
+        _admit: impl FnOnce() -> Result<(), Rejection> + Send,
+    ) -> impl Future<Output = bool> + Send {
+        async { false }
+    }
+
     /// Ends the pod's containers, within the pod's grace period.
-    fn stop(&self, pod: &Pod, now: Timestamp) -> impl Future<Output = Stopping> + Send;
+    fn stop(&self, pod: &Pod, now: Timestamp) -> impl Future<Output = StopProgress> + Send;
 
     /// Has drivers prepare the claims of a pod, each with its name in the pod.
     ///
@@ -79,12 +91,12 @@ pub trait Runtime: Send + Sync + 'static {
     }
 
     /// The end of a pod that the node decided, if it did.
-    fn ending(&self, _uid: &str) -> Option<Ending> {
+    fn ending(&self, _uid: &str) -> Option<Termination> {
         None
     }
 
     /// Has the node end a pod by itself.
-    fn end_pod(&self, _uid: &str, _ending: Ending) {}
+    fn end_pod(&self, _uid: &str, _ending: Termination) {}
 
     /// Begins the shutdown of the machine: from now on, no pod is taken and the node is not ready.
     fn shut_down(&self) {}
@@ -110,7 +122,7 @@ pub trait Runtime: Send + Sync + 'static {
 
 /// The end of a pod that its node decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ending {
+pub struct Termination {
     /// The reason in the pod's status.
     pub reason: &'static str,
     /// The message in the pod's status.
@@ -149,8 +161,33 @@ pub struct Observation {
     pub had_sandbox: bool,
     /// Whether containers or the sandbox may still run: until they have ended, the pod keeps its phase.
     pub may_run: bool,
+    /// Conditions of a resize that waits or is in progress.
+    pub resize: Vec<ResizeCondition>,
+    /// Allocated resources of the whole pod: requests and limits. Known of real containers only.
+    pub resources: Option<(ResourceList, ResourceList)>,
     /// Delay until the next look, at the latest.
     pub next: Option<Duration>,
+}
+
+/// A condition of a pod whose resources are being changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResizeCondition {
+    /// The type: `PodResizePending` or `PodResizeInProgress`.
+    pub kind: &'static str,
+    /// Reason, may be empty.
+    pub reason: String,
+    /// Message, may be empty.
+    pub message: String,
+    /// The generation of the pod that asked for the change.
+    pub generation: i64,
+}
+
+impl ResizeCondition {
+    /// A condition that holds.
+    #[must_use]
+    pub fn new(kind: &'static str, reason: &str, message: &str, generation: i64) -> Self {
+        Self { kind, reason: reason.to_owned(), message: message.to_owned(), generation }
+    }
 }
 
 impl Observation {
@@ -169,7 +206,7 @@ impl Observation {
 
 /// Progress of ending a pod.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Stopping {
+pub enum StopProgress {
     /// Containers are still running: look again after this long.
     Wait(Duration),
     /// The containers never end.
@@ -192,7 +229,7 @@ pub struct Container {
     /// Present state.
     pub state: State,
     /// The end of its last run.
-    pub last_end: Option<Ended>,
+    pub last_end: Option<ContainerTermination>,
     /// Whether it is ready for requests.
     pub is_ready: bool,
     /// Whether it has started up.
@@ -241,19 +278,19 @@ pub enum State {
         since: Timestamp,
     },
     /// The container has ended.
-    Ended(Ended),
+    Ended(ContainerTermination),
 }
 
 /// The end of a container's run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Ended {
+pub struct ContainerTermination {
     /// Exit code.
     pub exit_code: i32,
     /// Start of the run.
     pub started: Timestamp,
     /// End of the run.
     pub finished: Timestamp,
-    /// The runtime's reason; if empty, [`Ended::reason`] derives it from the exit code.
+    /// The runtime's reason; if empty, [`ContainerTermination::reason`] derives it from the exit code.
     pub word: Text,
     /// The termination message.
     pub message: Text,
@@ -261,7 +298,7 @@ pub struct Ended {
     pub container_id: Text,
 }
 
-impl Ended {
+impl ContainerTermination {
     /// The end of a run of which nothing but the exit code is known.
     #[must_use]
     pub fn new(exit_code: i32, started: Timestamp, finished: Timestamp) -> Self {

@@ -21,7 +21,7 @@ pub use self::rules::{Rules, RulesError};
 pub(crate) use self::rules::{is_readable, seconds};
 pub use self::select::SelectError;
 use crate::logs::{self, Line};
-use crate::runtime::{Ended, Observation, Runtime, State, Stopping};
+use crate::runtime::{ContainerTermination, Observation, Runtime, State, StopProgress};
 use crate::usage::{self as used, ContainerUsage};
 
 /// Exit code of a container that was stopped.
@@ -82,15 +82,15 @@ impl Runtime for Simulation {
         self.observe(pod, now)
     }
 
-    async fn stop(&self, pod: &Pod, now: Timestamp) -> Stopping {
+    async fn stop(&self, pod: &Pod, now: Timestamp) -> StopProgress {
         self.with(pod, now, |it, rules| {
-            let Some(pause) = rules.terminate else { return Stopping::Never };
+            let Some(pause) = rules.terminate else { return StopProgress::Never };
             let ends = it.stopping.get_or_insert(now).plus(pause);
             if ends > now {
-                return Stopping::Wait(now.until(ends));
+                return StopProgress::Wait(now.until(ends));
             }
             it.containers.end_all(now, TERMINATED);
-            Stopping::Ended(it.containers.as_they_are(pod, rules, now))
+            StopProgress::Ended(it.containers.as_they_are(pod, rules, now))
         })
     }
 
@@ -119,7 +119,7 @@ impl Runtime for Simulation {
             let lines = std::iter::once(lines).chain(says.lines().map(ToOwned::to_owned));
             lines.map(move |text| Line { time, text }).collect::<Vec<_>>()
         };
-        let ran = |end: &Ended| {
+        let ran = |end: &ContainerTermination| {
             let mut lines = began(end.started);
             let text = format!("simulated container {container} ended with code {}", end.exit_code);
             lines.push(Line { time: end.finished, text });

@@ -15,7 +15,7 @@ use crate::features::Features;
 use crate::node::Node;
 use crate::node_selector::{FieldRequirement, Requirement, is_empty};
 use crate::taints;
-use crate::tolerations::{Rule, Toleration, Unusable};
+use crate::tolerations::{Rule, Toleration, UnusableReason};
 use crate::volumes::nameless;
 
 /// Explains the verdicts about a pod.
@@ -170,7 +170,7 @@ impl Explainer<'_> {
             Rule::Never(why) => {
                 let detail = match why {
                     // Either of two opens the field.
-                    Unusable::GateOff(gate @ Gate::TaintTolerationCEL) => {
+                    UnusableReason::GateOff(gate @ Gate::TaintTolerationCEL) => {
                         let other = Gate::TaintTolerationNodeAffinityCEL.name();
                         format!("needs feature gate {} or {other}, which are off", gate.name())
                     }
@@ -239,11 +239,11 @@ fn gate_text(gate: Gate) -> String {
 }
 
 /// Describes why a rule can never match.
-pub fn unusable_text(why: &Unusable) -> String {
+pub fn unusable_text(why: &UnusableReason) -> String {
     match why {
-        Unusable::GateOff(gate) => gate_text(*gate),
-        Unusable::UnknownOperator(operator) => format!("operator {operator:?} is not known"),
-        Unusable::NotANumber(value) => format!("{value:?} is not a canonical whole number"),
-        Unusable::NotAVersion(error) | Unusable::DoesNotCompile(error) => error.clone(),
+        UnusableReason::GateOff(gate) => gate_text(*gate),
+        UnusableReason::UnknownOperator(operator) => format!("operator {operator:?} is not known"),
+        UnusableReason::NotANumber(value) => format!("{value:?} is not a canonical whole number"),
+        UnusableReason::NotAVersion(error) | UnusableReason::DoesNotCompile(error) => error.clone(),
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use api::core::v1::Taint;
 use cel::env::EnvError;
 use cel_kubernetes::cache::{Cache, Clock, Statistics};
-use cel_kubernetes::compile::{CompileError, Compiled, Environment};
+use cel_kubernetes::compile::{CompileError, CompiledExpression, Environment};
 use cel_kubernetes::environments::node_affinity::{self, Labels};
 use cel_kubernetes::environments::{Dialect, toleration};
 pub use cel_kubernetes::object_limits;
@@ -32,10 +32,10 @@ use verdicts::Verdicts;
 use crate::taints::{Set, seen_by_expressions};
 
 /// An expression in a toleration: sees a taint.
-pub type TolerationExpression = Metered<TaintProjection>;
+pub type TolerationExpression = MeteredExpression<TaintProjection>;
 
 /// An expression in a node selector term: sees a node's labels.
-pub type LabelExpression = Metered<LabelProjection>;
+pub type LabelExpression = MeteredExpression<LabelProjection>;
 
 /// Programs of tolerations and of node selector terms, by their text. Clones share them.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ struct Programs {
 
 /// A compiled expression with the budget of its caller.
 #[derive(Debug)]
-pub struct Metered<P> {
+pub struct MeteredExpression<P> {
     expression: Arc<Expression<P>>,
     meter: Option<Arc<Meter>>,
 }
@@ -64,7 +64,7 @@ pub struct Metered<P> {
 /// A compiled expression with its cached verdicts. `P` is the part of the input that it reads.
 #[derive(Debug)]
 struct Expression<P> {
-    compiled: Compiled,
+    compiled: CompiledExpression,
     projection: P,
     verdicts: Verdicts,
     /// Verdicts about whole sets of taints; unused by expressions that see labels.
@@ -111,7 +111,7 @@ impl CompileCache {
             let projection = TaintProjection::of(&compiled);
             Ok(Expression::new(compiled, projection, programs.counters.clone()))
         })?;
-        Ok(Metered { expression, meter: self.meter.clone() })
+        Ok(MeteredExpression { expression, meter: self.meter.clone() })
     }
 
     /// The program of an entry of `matchCELExpressions`.
@@ -125,7 +125,7 @@ impl CompileCache {
             let projection = LabelProjection::of(&compiled);
             Ok(Expression::new(compiled, projection, programs.counters.clone()))
         })?;
-        Ok(Metered { expression, meter: self.meter.clone() })
+        Ok(MeteredExpression { expression, meter: self.meter.clone() })
     }
 
     /// Counters of all expressions: evaluations, cost, cache hits, failures.
@@ -145,7 +145,7 @@ impl CompileCache {
 }
 
 impl<P> Expression<P> {
-    fn new(compiled: Compiled, projection: P, counters: Arc<Counters>) -> Self {
+    fn new(compiled: CompiledExpression, projection: P, counters: Arc<Counters>) -> Self {
         Expression { compiled, projection, verdicts: Verdicts::default(), sets: SetMasks::default(), counters }
     }
 }
@@ -156,14 +156,14 @@ impl<P> Drop for Expression<P> {
     }
 }
 
-impl<P> Metered<P> {
+impl<P> MeteredExpression<P> {
     /// Source text of the expression.
     pub fn text(&self) -> &str {
         self.expression.compiled.typed().ast().source().text()
     }
 
     /// The program, for explanations.
-    pub fn compiled(&self) -> &Compiled {
+    pub fn compiled(&self) -> &CompiledExpression {
         &self.expression.compiled
     }
 

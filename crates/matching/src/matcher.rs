@@ -15,7 +15,7 @@ use cel_kubernetes::cache::Clock;
 use crate::expressions::{CompileCache, Meter};
 use crate::features::Features;
 use crate::node::Node;
-use crate::node_affinity::{Preferred, Required};
+use crate::node_affinity::{PreferredAffinity, RequiredAffinity};
 use crate::node_selector::NodeSelector;
 use crate::pod::PodMatcher;
 use crate::taints;
@@ -82,13 +82,13 @@ impl Matcher {
     }
 
     /// The required part of a node affinity alone.
-    pub fn required(&self, affinity: &v1::NodeAffinity) -> Required {
-        Required::new(&Default::default(), Some(affinity), &self.cache, &self.features)
+    pub fn required(&self, affinity: &v1::NodeAffinity) -> RequiredAffinity {
+        RequiredAffinity::new(&Default::default(), Some(affinity), &self.cache, &self.features)
     }
 
     /// The preferred terms of a node affinity alone.
-    pub fn preferred(&self, terms: &[v1::PreferredSchedulingTerm]) -> Preferred {
-        Preferred::new(terms, &self.cache, &self.features)
+    pub fn preferred(&self, terms: &[v1::PreferredSchedulingTerm]) -> PreferredAffinity {
+        PreferredAffinity::new(terms, &self.cache, &self.features)
     }
 
     /// Returns a matcher for the nodes from which a volume is accessible.

@@ -15,14 +15,14 @@ use crate::node_selector::{NodeSelector, Term, is_empty};
 
 /// `spec.nodeSelector` and the required node affinity.
 #[derive(Debug, Default)]
-pub struct Required {
+pub struct RequiredAffinity {
     pub(crate) labels: StringMap,
     pub(crate) selector: Option<NodeSelector>,
 }
 
 /// The preferred node affinity.
 #[derive(Debug, Default)]
-pub struct Preferred {
+pub struct PreferredAffinity {
     pub(crate) terms: Box<[WeightedTerm]>,
     errors: Errors,
 }
@@ -34,7 +34,7 @@ pub(crate) struct WeightedTerm {
     pub(crate) term: Term,
 }
 
-impl Required {
+impl RequiredAffinity {
     /// Builds the requirements of a pod.
     pub fn new(
         node_selector: &StringMap,
@@ -43,7 +43,7 @@ impl Required {
         features: &Features,
     ) -> Self {
         let selector = affinity.and_then(|it| it.required_during_scheduling_ignored_during_execution.as_ref());
-        Required {
+        RequiredAffinity {
             labels: node_selector.clone(),
             selector: selector.map(|selector| NodeSelector::new(selector, cache, features)),
         }
@@ -103,7 +103,7 @@ impl Required {
     }
 }
 
-impl Preferred {
+impl PreferredAffinity {
     /// Builds the preferences of a pod. Terms without weight and empty terms are ignored.
     pub fn new(terms: &[v1::PreferredSchedulingTerm], cache: &CompileCache, features: &Features) -> Self {
         let mut preferred = Vec::with_capacity(terms.len());
@@ -119,7 +119,7 @@ impl Preferred {
             }
             preferred.push(WeightedTerm { weight: weighted.weight, term });
         }
-        Preferred { terms: preferred.into(), errors }
+        PreferredAffinity { terms: preferred.into(), errors }
     }
 
     /// The sum of the weights of the terms that match.

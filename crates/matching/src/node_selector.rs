@@ -15,7 +15,7 @@ use crate::expressions::object_limits::Tally;
 use crate::expressions::{CompileCache, LabelExpression, Outcome};
 use crate::features::Features;
 use crate::node::Node;
-use crate::tolerations::Unusable;
+use crate::tolerations::UnusableReason;
 
 /// Terms of which one must match.
 #[derive(Debug, Default)]
@@ -46,7 +46,7 @@ pub(crate) struct FieldRequirement {
 /// An entry of `matchCELExpressions`.
 #[derive(Debug)]
 pub(crate) struct TermExpression {
-    pub(crate) program: Result<LabelExpression, Unusable>,
+    pub(crate) program: Result<LabelExpression, UnusableReason>,
 }
 
 impl NodeSelector {
@@ -136,10 +136,10 @@ impl Term {
         let mut expressions = Vec::with_capacity(term.match_cel_expressions.len());
         for text in &term.match_cel_expressions {
             let program = if features.affinity_cel {
-                cache.node_affinity(text).map_err(|error| Unusable::DoesNotCompile(error.to_string()))
+                cache.node_affinity(text).map_err(|error| UnusableReason::DoesNotCompile(error.to_string()))
             } else {
                 gate_off = Some(Gate::TaintTolerationNodeAffinityCEL);
-                Err(Unusable::GateOff(Gate::TaintTolerationNodeAffinityCEL))
+                Err(UnusableReason::GateOff(Gate::TaintTolerationNodeAffinityCEL))
             };
             expressions.push(TermExpression { program });
         }
@@ -164,8 +164,8 @@ impl Term {
     pub fn unusable(&self) -> Vec<String> {
         let expressions = self.expressions.iter().enumerate().filter_map(|(index, it)| {
             let why = match it.program.as_ref().err()? {
-                Unusable::GateOff(gate) => format!("requires feature gate {}", gate.name()),
-                Unusable::DoesNotCompile(error) => error.clone(),
+                UnusableReason::GateOff(gate) => format!("requires feature gate {}", gate.name()),
+                UnusableReason::DoesNotCompile(error) => error.clone(),
                 _ => "cannot be used".to_owned(),
             };
             Some(format!("matchCELExpressions[{index}]: {why}"))

@@ -10,7 +10,7 @@ use api::meta::v1::StringMap;
 use crate::expressions::{CompileCache, Meter};
 use crate::features::Features;
 use crate::node::Node;
-use crate::node_affinity::{Preferred, Required};
+use crate::node_affinity::{PreferredAffinity, RequiredAffinity};
 use crate::taints::{self, Owner, Set};
 use crate::tolerations::Tolerations;
 
@@ -34,8 +34,8 @@ struct Rules {
     tolerations: Tolerations,
     /// Whether a toleration reads the time at which a taint was added.
     reads_time: bool,
-    required: Required,
-    preferred: Preferred,
+    required: RequiredAffinity,
+    preferred: PreferredAffinity,
 }
 
 /// All that rules are compiled from.
@@ -70,8 +70,8 @@ impl Rules {
         Rules {
             reads_time: tolerations.read_time(),
             tolerations,
-            required: Required::new(node_selector, affinity, cache, features),
-            preferred: Preferred::new(preferred.unwrap_or_default(), cache, features),
+            required: RequiredAffinity::new(node_selector, affinity, cache, features),
+            preferred: PreferredAffinity::new(preferred.unwrap_or_default(), cache, features),
         }
     }
 }
@@ -153,12 +153,12 @@ impl PodMatcher {
     }
 
     /// The node selector and the required node affinity.
-    pub fn required(&self) -> &Required {
+    pub fn required(&self) -> &RequiredAffinity {
         &self.rules().required
     }
 
     /// The preferred node affinity.
-    pub fn preferred(&self) -> &Preferred {
+    pub fn preferred(&self) -> &PreferredAffinity {
         &self.rules().preferred
     }
 

@@ -43,13 +43,13 @@ pub(crate) enum Rule {
     Version(Ordering, Version),
     Expression(TolerationExpression),
     /// Tolerates nothing.
-    Never(Unusable),
+    Never(UnusableReason),
 }
 
 /// A reason why a toleration or a requirement can never match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Unusable {
+pub enum UnusableReason {
     /// The required gate is disabled.
     GateOff(Gate),
     /// The operator is unknown.
@@ -64,7 +64,7 @@ pub enum Unusable {
 
 /// Effect of `NoExecute` taints on a running pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stay {
+pub enum StayDuration {
     /// The pod does not tolerate them and must be evicted.
     No,
     /// The pod tolerates them for this many seconds.
@@ -103,17 +103,17 @@ impl Tolerations {
 
     /// Returns how long a running pod may stay: for each `NoExecute` taint the first matching toleration
     /// counts, then the minimum over the taints. Negative `tolerationSeconds` mean at once.
-    pub fn stay(&self, taints: &[Taint]) -> Stay {
-        let mut stay = Stay::Forever;
+    pub fn stay(&self, taints: &[Taint]) -> StayDuration {
+        let mut stay = StayDuration::Forever;
         for taint in taints.iter().filter(|taint| taints::is_no_execute(taint)) {
             let Some(toleration) = self.list.iter().find(|toleration| toleration.tolerates(taint)) else {
-                return Stay::No;
+                return StayDuration::No;
             };
             if let Some(seconds) = toleration.seconds {
                 let seconds = seconds.max(0);
                 stay = match stay {
-                    Stay::Seconds(shorter) => Stay::Seconds(shorter.min(seconds)),
-                    _ => Stay::Seconds(seconds),
+                    StayDuration::Seconds(shorter) => StayDuration::Seconds(shorter.min(seconds)),
+                    _ => StayDuration::Seconds(seconds),
                 };
             }
         }
@@ -193,7 +193,7 @@ impl Toleration {
     }
 
     /// The reason why it can never match.
-    pub fn unusable(&self) -> Option<&Unusable> {
+    pub fn unusable(&self) -> Option<&UnusableReason> {
         match &self.rule {
             Rule::Never(why) => Some(why),
             _ => None,
@@ -210,17 +210,17 @@ impl Toleration {
 }
 
 impl Rule {
-    fn new(toleration: &v1::Toleration, cache: &CompileCache, features: &Features) -> Result<Rule, Unusable> {
+    fn new(toleration: &v1::Toleration, cache: &CompileCache, features: &Features) -> Result<Rule, UnusableReason> {
         if !toleration.expression.is_empty() {
             // Fail closed: never the toleration without a key that tolerates everything.
             if !features.cel {
-                return Err(Unusable::GateOff(Gate::TaintTolerationCEL));
+                return Err(UnusableReason::GateOff(Gate::TaintTolerationCEL));
             }
             let expression = cache.toleration(&toleration.expression);
-            return expression.map(Rule::Expression).map_err(|error| Unusable::DoesNotCompile(error.to_string()));
+            return expression.map(Rule::Expression).map_err(|error| UnusableReason::DoesNotCompile(error.to_string()));
         }
         let operator = TolerationOperator::from_name(&toleration.operator)
-            .ok_or_else(|| Unusable::UnknownOperator(toleration.operator.clone()))?;
+            .ok_or_else(|| UnusableReason::UnknownOperator(toleration.operator.clone()))?;
         let order = match operator {
             TolerationOperator::Exists => return Ok(Rule::Exists),
             TolerationOperator::Equal => return Ok(Rule::Equal(toleration.value.clone())),
@@ -230,18 +230,18 @@ impl Rule {
         };
         if operator.is_semver() {
             if !features.semver {
-                return Err(Unusable::GateOff(Gate::TaintTolerationNodeAffinitySemverComparisonOperators));
+                return Err(UnusableReason::GateOff(Gate::TaintTolerationNodeAffinitySemverComparisonOperators));
             }
             let version = Version::parse_tolerant(&toleration.value);
             return version
                 .map(|it| Rule::Version(order, it))
-                .map_err(|error| Unusable::NotAVersion(error.to_string()));
+                .map_err(|error| UnusableReason::NotAVersion(error.to_string()));
         }
         if !features.comparison {
-            return Err(Unusable::GateOff(Gate::TaintTolerationComparisonOperators));
+            return Err(UnusableReason::GateOff(Gate::TaintTolerationComparisonOperators));
         }
         let number = canonical_integer(&toleration.value);
-        number.map(|it| Rule::Number(order, it)).ok_or_else(|| Unusable::NotANumber(toleration.value.clone()))
+        number.map(|it| Rule::Number(order, it)).ok_or_else(|| UnusableReason::NotANumber(toleration.value.clone()))
     }
 
     fn tolerates(&self, taint: &Taint) -> bool {

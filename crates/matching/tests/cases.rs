@@ -9,9 +9,9 @@ use api::core::v1::{
 };
 use api::json::{self, Value};
 use matching::node::labels;
-use matching::node_affinity::{Preferred, Required};
+use matching::node_affinity::{PreferredAffinity, RequiredAffinity};
 use matching::taints::{self, seen_by_expressions};
-use matching::tolerations::{Stay, Tolerations};
+use matching::tolerations::{StayDuration, Tolerations};
 use matching::volumes::{self, Seeker, VolumeMatcher};
 use matching::{CompileCache, Features, Node};
 use serde::de::DeserializeOwned;
@@ -53,9 +53,9 @@ fn tolerations_tolerate_as_the_cases_say() {
         assert_eq!(case.get("tolerated").unwrap().as_array().unwrap(), tolerated, "{name}");
         let stay = tolerations.stay(&taints);
         match case.get("stays") {
-            Some(Value::String(text)) if text == "no" => assert_eq!(stay, Stay::No, "{name}"),
-            Some(Value::String(_)) => assert_eq!(stay, Stay::Forever, "{name}"),
-            Some(seconds) => assert_eq!(stay, Stay::Seconds(seconds.as_i64().unwrap()), "{name}"),
+            Some(Value::String(text)) if text == "no" => assert_eq!(stay, StayDuration::No, "{name}"),
+            Some(Value::String(_)) => assert_eq!(stay, StayDuration::Forever, "{name}"),
+            Some(seconds) => assert_eq!(stay, StayDuration::Seconds(seconds.as_i64().unwrap()), "{name}"),
             None => {}
         }
     }
@@ -70,9 +70,9 @@ fn node_affinity_matches_as_the_cases_say() {
         let affinity =
             NodeAffinity { required_during_scheduling_ignored_during_execution: selector, ..NodeAffinity::default() };
         let node = Node { labels: labels(&view(case.get("labels"))), ..Node::default() };
-        let required = Required::new(&Default::default(), Some(&affinity), &cache, &features);
+        let required = RequiredAffinity::new(&Default::default(), Some(&affinity), &cache, &features);
         assert_eq!(required.matches(&node), case.get("matches").unwrap().as_bool().unwrap(), "{name}");
-        let preferred = Preferred::new(&preferred, &cache, &features);
+        let preferred = PreferredAffinity::new(&preferred, &cache, &features);
         assert!(preferred.errors().is_empty(), "{name}");
         if let Some(score) = case.get("score") {
             assert_eq!(preferred.score(&node), score.as_i64().unwrap(), "{name}");

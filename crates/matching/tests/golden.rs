@@ -10,7 +10,7 @@ use api::field::Errors;
 use api::json::{self, Value};
 use api::meta::v1::LabelSelector;
 use matching::node::labels;
-use matching::node_affinity::{Preferred, Required};
+use matching::node_affinity::{PreferredAffinity, RequiredAffinity};
 use matching::node_selector::NodeSelector;
 use matching::tolerations::{Toleration, Tolerations};
 use matching::volumes::VolumeMatcher;
@@ -70,13 +70,13 @@ fn tolerations(input: &Value, cache: &CompileCache) -> Value {
 fn node_affinity(input: &Value, cache: &CompileCache) -> Value {
     let features = Features::default();
     let affinity: Option<v1::NodeAffinity> = view(input.get("nodeAffinity"));
-    let required = Required::new(&view(input.get("nodeSelector")), affinity.as_ref(), cache, &features);
+    let required = RequiredAffinity::new(&view(input.get("nodeSelector")), affinity.as_ref(), cache, &features);
     let node = node(input);
     let mut answer = api::json!({"required": (result(required.try_matches(&node)))});
     let recorded = input.at(&["nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution"]);
     if let (Some(affinity), Some(_)) = (&affinity, recorded) {
         let preferred =
-            Preferred::new(&affinity.preferred_during_scheduling_ignored_during_execution, cache, &features);
+            PreferredAffinity::new(&affinity.preferred_during_scheduling_ignored_during_execution, cache, &features);
         let judged = if preferred.errors().is_empty() {
             api::json!({"score": (preferred.score(&node))})
         } else {

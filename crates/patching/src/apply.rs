@@ -27,8 +27,8 @@ use std::sync::OnceLock;
 
 use api::json::Value;
 
-pub use self::built_in::{BuiltIn, Single};
-pub use self::custom::Custom;
+pub use self::built_in::{BuiltIn, SingleKind};
+pub use self::custom::CustomResourceKind;
 pub use self::element::Element;
 use self::managers::{Manager, Managers, Operation};
 use self::ownership::Ownership;
@@ -97,7 +97,7 @@ pub enum Refusal {
 
 /// Result of an apply.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Applied {
+pub struct ApplyResult {
     /// The object in the client's version, without managed fields; none if it stays as it is.
     pub object: Option<Value>,
     /// The entries of `metadata.managedFields`.
@@ -251,7 +251,7 @@ impl Write<'_> {
     ///
     /// # Errors
     /// Conflicts with other managers (unless `force`), and configurations that do not fit.
-    pub fn apply(&self, live: &Value, config: &Value, force: bool) -> Result<Applied, Refusal> {
+    pub fn apply(&self, live: &Value, config: &Value, force: bool) -> Result<ApplyResult, Refusal> {
         let managers = Managers::decode(live.at(&["metadata", "managedFields"]))
             .map_err(|why| Refusal::Unfit(format!("failed to decode managed fields: {why}")))?;
         self.check_kind(config)?;
@@ -284,7 +284,13 @@ impl Write<'_> {
         Err(Refusal::BadRequest(format!("invalid object type: {}", kind_text(text("apiVersion"), text("kind")))))
     }
 
-    fn apply_once(&self, live: &Value, config: &Value, managers: Managers, force: bool) -> Result<Applied, Refusal> {
+    fn apply_once(
+        &self,
+        live: &Value,
+        config: &Value,
+        managers: Managers,
+        force: bool,
+    ) -> Result<ApplyResult, Refusal> {
         let mut managers = managers;
         if managers.0.is_empty() {
             // Existing fields get an owner, so that they are not lost.
@@ -320,7 +326,7 @@ impl Write<'_> {
             metadata::remove(&mut object, "managedFields");
             object
         });
-        Ok(Applied { object, managed_fields: managers.encode() })
+        Ok(ApplyResult { object, managed_fields: managers.encode() })
     }
 }
 

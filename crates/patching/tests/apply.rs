@@ -7,8 +7,8 @@
 use api::features::Features;
 use api::field::Errors;
 use api::json::{self, Value};
-use celplane_patching::apply::{BuiltIn, Custom, Refusal, Versions, Write, conflict_message, keep_times};
-use registry::admit::{self, Refused};
+use celplane_patching::apply::{BuiltIn, CustomResourceKind, Refusal, Versions, Write, conflict_message, keep_times};
+use registry::admit::{self, AdmitError};
 use registry::custom_resource::CustomResource;
 use registry::expressions::{Environments, Languages};
 use registry::resources;
@@ -62,9 +62,9 @@ impl Kind<'_> {
     }
 }
 
-fn refused(refused: Refused) -> Failure {
+fn refused(refused: AdmitError) -> Failure {
     match refused {
-        Refused::Invalid { message, errors, .. } => Failure { message, code: Some(422), causes: errors.causes() },
+        AdmitError::Invalid { message, errors, .. } => Failure { message, code: Some(422), causes: errors.causes() },
         other => Failure::new(other.to_string(), None),
     }
 }
@@ -119,7 +119,7 @@ fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) {
 impl Rules for CustomKind {
     fn versions<'a>(&'a self, subresource: &str) -> Box<dyn Versions + 'a> {
         let versions = vec![("example.com/v1".to_owned(), Some(self.0.schema()))];
-        Box::new(Custom::new("Widget", versions, self.0.has_status(), subresource))
+        Box::new(CustomResourceKind::new("Widget", versions, self.0.has_status(), subresource))
     }
 
     fn create(&self, object: &Value, _now: &str) -> Result<Value, Failure> {

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
 
 /// Largest number of deletions at once; the next change of the Service deletes more.
 pub const DELETIONS_MAX: usize = 10_000;
@@ -19,8 +20,8 @@ pub enum Frontend {
     NodePort(u16),
 }
 
-/// Frontends with the endpoints whose flows may continue.
-pub type Frontends = BTreeMap<Frontend, BTreeSet<SocketAddrV4>>;
+/// Frontends with the endpoints whose flows may continue. The addresses of a port share them.
+pub type Frontends = BTreeMap<Frontend, Arc<BTreeSet<SocketAddrV4>>>;
 
 /// A translated flow: the original destination, and the endpoint that answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,8 +93,11 @@ mod tests {
         );
         let frontend = Frontend::Address(*flow.destination.ip(), 53);
         let check = |frontend: Frontend, endpoint: &str, count: usize| {
-            let endpoints = endpoint.parse().into_iter().collect();
-            assert_eq!(stale([flow, flow].into_iter(), &Frontends::from([(frontend, endpoints)])).len(), count);
+            let endpoints: BTreeSet<SocketAddrV4> = endpoint.parse().into_iter().collect();
+            assert_eq!(
+                stale([flow, flow].into_iter(), &Frontends::from([(frontend, Arc::new(endpoints))])).len(),
+                count
+            );
         };
         check(frontend, "10.244.0.7:5353", 0);
         check(frontend, "10.244.0.8:5353", 1);

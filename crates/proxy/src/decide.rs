@@ -8,20 +8,31 @@
 //! | `firewall-…` | drops sources outside of `loadBalancerSourceRanges` |
 //! | `endpoint-…` | one endpoint, if clients keep theirs; `affinity-…` is the set of these clients |
 //!
+//! Ports with few endpoints, without affinity and reached by the cluster IP only, have no chains: their endpoints are elements of maps that all
+//! Services share. `nft` reads all chains before every transaction, which takes 40 ms with 10,000 of them.
+//!
 //! Follows `syncProxyRules` in `pkg/proxy/nftables/proxier.go` of Kubernetes.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
-use crate::endpoint::{self, Endpoint, Slice};
+use crate::endpoint::Endpoint;
 use crate::network::{Network, Protocol};
-use crate::rules::{Element, Name, ServiceRules, Verdict, join};
+use crate::plan::{Plan, PlannedPort};
+use crate::rules::{Element, Name, SHARED_ENDPOINTS_MAX, ServiceRules, Verdict, join, shared_chain};
 use crate::service::{Port, Service};
 use crate::topology::{Categories, NodeTopology, categorize};
 
 /// Most endpoints that are chosen by one rule each. More are in a map of the rule's own; the kernel takes time proportional to the number of
 /// such maps to add one, which would be 24 s for 10,000 Services.
 const RULES_MAX: usize = 8;
+
+/// Most endpoints of a port whose clients are remembered, each in a set of the endpoint. The kernel takes time proportional to the number of sets to add
+/// one: the rules of 40,000 would take minutes. Clients of ports with more endpoints, or of Services beyond the limits of [`Plan`], are assigned
+/// by a hash of their address.
+const REMEMBERED_MAX: usize = 1000;
+/// A fixed seed: clients keep their endpoint when the rules are written again.
+const HASH_SEED: &str = "0x63656c70";
 
 /// Facts of the node that all rules depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,19 +55,15 @@ impl NodeFacts {
     }
 }
 
-/// Returns the rules of a Service on a node.
+/// Returns the rules of a Service on a node, for the ports of its plan.
 #[must_use]
-pub fn decide<'a>(
-    service: &Service,
-    slices: impl Iterator<Item = &'a Slice> + Clone,
-    node: &NodeFacts,
-) -> ServiceRules {
+pub fn decide(service: &Service, plan: &Plan<'_>, node: &NodeFacts) -> ServiceRules {
     let mut rules = ServiceRules::default();
-    for port in &service.ports {
-        let endpoints = endpoint::of_port(slices.clone(), &port.name, port.protocol);
+    for PlannedPort { port, endpoints } in &plan.ports {
         let (cluster, local) = (service.uses_cluster_endpoints(port), service.uses_local_endpoints(port));
-        let categories = categorize(&endpoints, &node.topology, cluster, local);
-        PortRules { service, port, node, categories: &categories, rules: &mut rules }.add();
+        let categories = categorize(endpoints, &node.topology, cluster, local);
+        let affinity_seconds = plan.affinity_seconds;
+        PortRules { service, port, node, affinity_seconds, categories: &categories, rules: &mut rules }.add();
     }
     rules
 }
@@ -65,6 +72,7 @@ struct PortRules<'a> {
     service: &'a Service,
     port: &'a Port,
     node: &'a NodeFacts,
+    affinity_seconds: Option<u32>,
     categories: &'a Categories<'a>,
     rules: &'a mut ServiceRules,
 }
@@ -99,13 +107,29 @@ impl PortRules<'_> {
     fn cluster_ip(&mut self, has_endpoints: bool) {
         let (address, protocol, port) = (self.service.cluster_ip, self.port.protocol, self.port.port);
         self.element(Element::ClusterIp(address), Verdict::Member);
-        if has_endpoints {
+        if let Some((count, endpoints)) = self.shared_endpoints() {
+            let chain = shared_chain(protocol, count);
+            self.element(Element::Service(address, protocol, port), Verdict::Goto(chain));
+            for (number, endpoint) in (0..count).zip(endpoints) {
+                let element = Element::Endpoint(number, address, protocol, port);
+                self.element(element, Verdict::Endpoint(endpoint));
+            }
+        } else if has_endpoints {
             let prefix = if self.service.internal_policy_local { "local" } else { "service" };
             let chain = self.chain_name(prefix);
             self.element(Element::Service(address, protocol, port), Verdict::Goto(chain));
         } else {
             self.element(Element::NoEndpoint(address, protocol, port), self.unavailable());
         }
+    }
+
+    /// The endpoints and their number, if they are in the shared maps.
+    fn shared_endpoints(&self) -> Option<(u8, Vec<SocketAddrV4>)> {
+        let (service, categories) = (self.service, self.categories);
+        let endpoints = if service.internal_policy_local { &categories.local } else { &categories.cluster };
+        let count = u8::try_from(endpoints.len()).ok().filter(|it| (1..=SHARED_ENDPOINTS_MAX).contains(it))?;
+        let has_own_chains = service.affinity_seconds.is_some() || service.is_external(self.port);
+        (!has_own_chains).then(|| (count, endpoints.iter().map(|it| it.address).collect()))
     }
 
     /// With the policy `Local` and no local endpoint, both elements exist: traffic of the node itself and its pods still finds the
@@ -164,19 +188,27 @@ impl PortRules<'_> {
     }
 
     fn endpoint_chains(&mut self) {
+        if self.shared_endpoints().is_some() {
+            return;
+        }
         let categories = self.categories;
+        let is_hashed = self.affinity_seconds.is_none() || categories.reachable.len() > REMEMBERED_MAX;
         for (prefix, endpoints) in [("service", &categories.cluster), ("local", &categories.local)] {
             if endpoints.is_empty() {
                 continue;
             }
             let rules = match self.service.affinity_seconds {
+                Some(_) if is_hashed => {
+                    let number = format!("jhash ip saddr mod {} seed {HASH_SEED}", endpoints.len());
+                    vec![translate_by(&number, self.port.protocol, endpoints)]
+                }
                 Some(seconds) => self.jumps(seconds, endpoints),
                 None => translate(self.port.protocol, endpoints),
             };
             let chain = self.chain_name(prefix);
             self.chain(chain, rules);
         }
-        let Some(seconds) = self.service.affinity_seconds else { return };
+        let Some(seconds) = self.affinity_seconds.filter(|_| !is_hashed) else { return };
         for endpoint in &categories.reachable {
             let (chain, set) = (self.endpoint_name("endpoint", endpoint), self.affinity_name(seconds, endpoint));
             let update = format!("update @{set} {{ ip saddr }}");
@@ -244,19 +276,23 @@ impl PortRules<'_> {
 
 /// Translates the destination to an endpoint, a random one of several.
 fn translate(protocol: Protocol, endpoints: &[&Endpoint]) -> Vec<String> {
-    let protocol = protocol.name();
     if endpoints.len() <= RULES_MAX {
+        let protocol = protocol.name();
         let targets: Vec<String> = endpoints.iter().map(|it| format!("dnat to {}", it.address)).collect();
         return one_of(&targets).map(|rule| format!("meta l4proto {protocol} {rule}")).collect();
     }
+    vec![translate_by(&format!("numgen random mod {}", endpoints.len()), protocol, endpoints)]
+}
+
+/// Translates the destination to the endpoint of a number.
+fn translate_by(number: &str, protocol: Protocol, endpoints: &[&Endpoint]) -> String {
     let targets = endpoints.iter().map(|it| it.address).enumerate();
     let targets = join(targets.map(|(number, it)| format!("{number} : {} . {}", it.ip(), it.port())));
-    let count = endpoints.len();
-    vec![format!("meta l4proto {protocol} dnat ip addr . port to numgen random mod {count} map {{ {targets} }}")]
+    format!("meta l4proto {} dnat ip addr . port to {number} map {{ {targets} }}", protocol.name())
 }
 
 /// One rule per target, each with the same probability: the first of n with 1/n, the next with 1/(n - 1), the last always.
-fn one_of(targets: &[String]) -> impl Iterator<Item = String> {
+pub(crate) fn one_of(targets: &[String]) -> impl Iterator<Item = String> {
     targets.iter().enumerate().map(|(number, target)| match targets.len().saturating_sub(number) {
         1 => target.clone(),
         left => format!("numgen random mod {left} 0 {target}"),

@@ -7,15 +7,12 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use api::json::{Text, Value};
 use api::time::Timestamp;
+use api::well_known::{ANNOTATION_TRIGGER_TIME, LABEL_SERVICE_NAME};
 use client::Key;
 
 use crate::network::Protocol;
 use crate::service::{is_label, port_number};
 
-/// The label that names the Service of a slice.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The annotation with the time of the change that caused the slice's last update.
-const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 /// Kubernetes' maximum number of endpoints of a slice; others are ignored.
 const ENDPOINTS_MAX: usize = 1000;
 /// Kubernetes' maximum number of ports of a slice.
@@ -85,12 +82,12 @@ impl Slice {
     #[must_use]
     pub fn read(object: &Value, node: &str) -> Option<Self> {
         let labels = object.object_at(&["metadata", "labels"])?;
-        let service = labels.get(SERVICE_NAME).and_then(Value::as_str).filter(|it| is_label(it))?;
+        let service = labels.get(LABEL_SERVICE_NAME).and_then(Value::as_str).filter(|it| is_label(it))?;
         let namespace = Some(object.text_at(&["metadata", "namespace"])).filter(|it| is_label(it))?;
         if object.text("addressType") != "IPv4" {
             return None;
         }
-        let trigger = object.str_at(&["metadata", "annotations", TRIGGER_TIME]);
+        let trigger = object.str_at(&["metadata", "annotations", ANNOTATION_TRIGGER_TIME]);
         Some(Self {
             service: Key::new(namespace, service),
             ports: object.list("ports").iter().take(PORTS_MAX).filter_map(SlicePort::read).collect(),
@@ -138,17 +135,16 @@ impl SliceEndpoint {
     }
 }
 
-/// The endpoints of a port, sorted by address. If two slices have the same address, the one that is not terminating counts: the pod
-/// network may already have given the address of a terminating pod to another.
-pub fn of_port<'a>(slices: impl Iterator<Item = &'a Slice>, name: &str, protocol: Protocol) -> Vec<Endpoint> {
+/// The endpoints of a port, sorted by address: those of slices, each with its number of the port. If two slices have the same address, the
+/// one that is not terminating counts: the pod network may already have given the address of a terminating pod to another.
+#[must_use]
+pub fn of_port(slices: &[(&Slice, u16)]) -> Vec<Endpoint> {
     let mut found: BTreeMap<SocketAddrV4, &Facts> = BTreeMap::new();
-    for slice in slices {
-        for port in slice.ports.iter().filter(|it| it.name == name && it.protocol == protocol) {
-            for endpoint in &slice.endpoints {
-                let address = SocketAddrV4::new(endpoint.address, port.port);
-                if !endpoint.facts.is_terminating || !found.contains_key(&address) {
-                    found.insert(address, &endpoint.facts);
-                }
+    for (slice, port) in slices {
+        for endpoint in &slice.endpoints {
+            let address = SocketAddrV4::new(endpoint.address, *port);
+            if !endpoint.facts.is_terminating || !found.contains_key(&address) {
+                found.insert(address, &endpoint.facts);
             }
         }
     }
@@ -161,7 +157,7 @@ mod tests {
 
     fn slice(endpoints: Value) -> Slice {
         let object = api::json!({
-            "metadata": {"namespace": "a", "name": "web-1", "labels": {SERVICE_NAME: "web"}},
+            "metadata": {"namespace": "a", "name": "web-1", "labels": {LABEL_SERVICE_NAME: "web"}},
             "addressType": "IPv4", "endpoints": endpoints,
             "ports": [{"name": "http", "protocol": "TCP", "port": 8080_i64}, {"protocol": "TCP", "port": 1_i64}, {"name": "x", "port": 0_i64}],
         });
@@ -183,9 +179,9 @@ mod tests {
         let read = |kind: &str, labels: Value| {
             Slice::read(&api::json!({"metadata": {"namespace": "a", "labels": labels}, "addressType": kind}), "here")
         };
-        assert!(read("IPv6", api::json!({SERVICE_NAME: "web"})).is_none());
+        assert!(read("IPv6", api::json!({LABEL_SERVICE_NAME: "web"})).is_none());
         assert!(read("IPv4", api::json!({})).is_none());
-        assert!(read("IPv4", api::json!({SERVICE_NAME: "a b"})).is_none());
+        assert!(read("IPv4", api::json!({LABEL_SERVICE_NAME: "a b"})).is_none());
     }
 
     #[test]
@@ -193,9 +189,8 @@ mod tests {
         let old = slice(api::json!([{"addresses": ["10.0.0.1"], "conditions": {"ready": false, "terminating": true}}]));
         let new = slice(api::json!([{"addresses": ["10.0.0.1"]}]));
         for order in [[&old, &new], [&new, &old]] {
-            let found = of_port(order.into_iter(), "http", Protocol::Tcp);
+            let found = of_port(&order.map(|it| (it, 8080)));
             assert!(found.len() == 1 && found.iter().all(|it| it.facts.is_ready && !it.facts.is_terminating));
         }
-        assert!(of_port([&new].into_iter(), "http", Protocol::Udp).is_empty());
     }
 }

@@ -46,12 +46,12 @@ pub struct Ledger {
     claims: BTreeMap<Element, Vec<Claim>>,
     chains: BTreeMap<Name, Chain>,
     sets: BTreeMap<Name, u32>,
-    touched: Touched,
+    touched: TouchedValues,
 }
 
 /// The applied values of everything that was touched.
 #[derive(Debug, Default)]
-struct Touched {
+struct TouchedValues {
     elements: BTreeMap<Element, Option<Verdict>>,
     chains: BTreeMap<Name, Option<Chain>>,
     sets: BTreeMap<Name, Option<u32>>,
@@ -189,7 +189,7 @@ impl Ledger {
 
     /// Records that the desired rules are applied.
     pub fn confirm(&mut self) {
-        self.touched = Touched::default();
+        self.touched = TouchedValues::default();
     }
 
     /// Numbers of elements and chains.

@@ -6,6 +6,7 @@
 //! - [`service`] and [`endpoint`]: Services and EndpointSlices, reduced to validated facts.
 //! - [`topology`]: the endpoints that a node uses for a port of a Service.
 //! - [`rules`]: elements, chains and sets of one Service.
+//! - [`plan`]: the ports of a Service that get rules, within limits.
 //! - [`decide`]: Service and endpoints → its rules.
 //! - [`ledger`]: the rules of all Services, and their difference from the applied ones.
 //! - [`state`]: the observed Services and EndpointSlices; recomputes only changed Services.
@@ -27,6 +28,7 @@ pub mod machine;
 pub mod metrics;
 pub mod network;
 pub mod nft;
+pub mod plan;
 pub mod program;
 pub mod proxier;
 pub mod routes;

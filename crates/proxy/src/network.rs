@@ -86,6 +86,9 @@ pub enum Protocol {
 }
 
 impl Protocol {
+    /// All protocols.
+    pub const ALL: [Self; 3] = [Self::Tcp, Self::Udp, Self::Sctp];
+
     /// The protocol of this name in the API; an empty name is TCP.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {

@@ -5,10 +5,10 @@
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use crate::decide::NodeFacts;
+use crate::decide::{NodeFacts, one_of};
 use crate::ledger::{Chain, Difference, RuleSet};
-use crate::network::Network;
-use crate::rules::{CONTAINERS, Element, Name, REJECT_CHAIN, Verdict, join};
+use crate::network::{Network, Protocol};
+use crate::rules::{CONTAINERS, Element, Name, REJECT_CHAIN, SHARED_ENDPOINTS_MAX, Verdict, join, shared_chain};
 
 /// Elements of one command: `nft` reports errors by command.
 const ELEMENTS_PER_COMMAND: usize = 1000;
@@ -52,6 +52,9 @@ const OWN_CHAINS: [&str; 7] = [
     "cluster-ips-check",
     REJECT_CHAIN,
 ];
+
+/// The kernel limits ICMP messages to one per second and client, after six at once: more connections would time out. Resets have no limit.
+const REJECTIONS: [&str; 2] = ["meta l4proto tcp reject with tcp reset", "reject"];
 
 const DESTINATION: &str = "ip daddr . meta l4proto . th dport";
 
@@ -181,6 +184,7 @@ pub fn replace(settings: &Settings, node: &NodeFacts, rules: &RuleSet) -> String
         script.rule(from, format_args!("{condition}jump {to}"));
     }
     own_rules(&mut script, settings, node);
+    shared_chains(&mut script);
     for (name, seconds) in &rules.sets {
         script.set(name, *seconds);
     }
@@ -196,7 +200,9 @@ pub fn replace(settings: &Settings, node: &NodeFacts, rules: &RuleSet) -> String
 
 fn own_rules(script: &mut Script<'_>, settings: &Settings, node: &NodeFacts) {
     let (mark, masquerade) = (node.masquerade_mark, node.masquerade());
-    script.rule(REJECT_CHAIN, "reject");
+    for reject in REJECTIONS {
+        script.rule(REJECT_CHAIN, reject);
+    }
     script.rule(
         "masquerading",
         format_args!("mark and {mark:#x} != 0 mark set mark xor {mark:#x} masquerade fully-random"),
@@ -208,7 +214,9 @@ fn own_rules(script: &mut Script<'_>, settings: &Settings, node: &NodeFacts) {
         script.rule("masquerading", format_args!("ip saddr {own} ip daddr != {all} masquerade fully-random"));
     }
     // Unknown ports of known cluster IPs are refused at once instead of timing out.
-    script.rule("cluster-ips-check", "ip daddr @cluster-ips reject");
+    for reject in REJECTIONS {
+        script.rule("cluster-ips-check", format_args!("ip daddr @cluster-ips {reject}"));
+    }
     if !settings.service_networks.is_empty() {
         let networks = join(settings.service_networks.iter());
         script.rule("cluster-ips-check", format_args!("ip daddr {{ {networks} }} drop"));
@@ -235,6 +243,21 @@ fn own_rules(script: &mut Script<'_>, settings: &Settings, node: &NodeFacts) {
     script.rule("services", format_args!("{accepts} meta l4proto . th dport vmap @service-nodeports"));
     script
         .rule("nodeport-endpoints-check", format_args!("{checks} meta l4proto . th dport vmap @no-endpoint-nodeports"));
+}
+
+/// Chains that choose among the endpoints in the shared maps, one per protocol and number of endpoints.
+fn shared_chains(script: &mut Script<'_>) {
+    for protocol in Protocol::ALL {
+        for count in 1..=SHARED_ENDPOINTS_MAX {
+            let chain = shared_chain(protocol, count);
+            script.line("add", "chain", &chain);
+            let target = |number: u8| format!("dnat ip addr . port to {DESTINATION} map @endpoint-{number}");
+            let targets: Vec<String> = (0..count).map(target).collect();
+            for rule in one_of(&targets) {
+                script.rule(&chain, format_args!("meta l4proto {} {rule}", protocol.name()));
+            }
+        }
+    }
 }
 
 /// The transaction that removes the table, if there is one.
@@ -290,8 +313,14 @@ pub fn delete_chains<'a>(table: &Table, names: impl Iterator<Item = &'a Name>) -
     script.text
 }
 
-/// The arguments of `nft` that list the chain through which all traffic to Services passes, with handles. To list more would take seconds
-/// with thousands of Services, because `nft` reads all elements first.
+/// The arguments of `nft` that fail if the table or its chain `services` is missing. Nothing is changed and no element is read.
+#[must_use]
+pub fn existence_arguments(table: &Table) -> [String; 6] {
+    ["-c", "flush", "chain", "ip", &table.0, "services"].map(ToOwned::to_owned)
+}
+
+/// The arguments of `nft` that list the chain through which all traffic to Services passes, with handles. With thousands of
+/// Services this takes a part of a second, because `nft` reads all elements first.
 #[must_use]
 pub fn list_arguments(table: &Table) -> [String; 6] {
     ["-a", "list", "chain", "ip", &table.0, "services"].map(ToOwned::to_owned)

@@ -11,9 +11,10 @@ use std::time::Duration;
 use api::core::v1::Node;
 use api::json::Value;
 use api::time::Timestamp;
+use api::well_known::LABEL_TOPOLOGY_ZONE;
 use client::informer::{Change, Changes};
 use client::objects::Selection;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Health, Informer, Key, Resource, Shutdown};
 use locks::Mutex;
 use telemetry::logs::chain;
@@ -30,8 +31,9 @@ use crate::machine;
 use crate::metrics::Metrics;
 use crate::network::Network;
 use crate::nft::{NodePortAddresses, Settings, Table};
+use crate::plan::Omissions;
 use crate::program::{self, ProgramError};
-use crate::service::{Ignored, Service};
+use crate::service::{IgnoreReason, Service};
 use crate::state::State;
 use crate::table::KernelTable;
 use crate::topology::NodeTopology;
@@ -40,13 +42,13 @@ use crate::topology::NodeTopology;
 pub const NAME: &str = "kube-proxy";
 /// The user whose rights Kubernetes' bootstrap roles grant to proxies.
 pub const IDENTITY: &str = "system:kube-proxy";
-/// The label of a node's zone.
-const ZONE: &str = "topology.kubernetes.io/zone";
 /// Services of other proxies and headless ones are not watched, as in kube-proxy.
 const SELECTOR: &str = "!service.kubernetes.io/service-proxy-name,!service.kubernetes.io/headless";
 const SERVICE_NETWORKS: Resource = Resource::new("networking.k8s.io", "v1", "servicecidrs", "ServiceCIDR");
 /// Interval of full resyncs, as in kube-proxy.
 const FULL_SYNC_PERIOD: Duration = Duration::from_secs(3600);
+/// Time between two listings of the table as a multiple of the time that one takes: at most one percent of a processor.
+const LISTING_REST: u32 = 100;
 /// First and last delay after a failed full resync.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LAST: Duration = Duration::from_secs(30);
@@ -149,7 +151,8 @@ pub struct Options {
 pub async fn run(options: Options) -> Result<(), ProgramError> {
     let table = options.configuration.table.clone();
     // Names a missing program or missing rights at once instead of after the first Service.
-    program::run("nft", &["list", "tables", "ip"], String::new(), 0).await?;
+    // A check of a transaction reads no tables, whose size may be that of an earlier process.
+    program::run("nft", &["-c", "add", "table", "ip", &table.to_string()], String::new(), 0).await?;
     let shutdown = options.shutdown.clone();
     if let Some(mut proxier) = Proxier::start(options).await {
         proxier.follow(&shutdown).await;
@@ -172,7 +175,7 @@ struct Proxier {
     client: Client,
     metrics: Metrics,
     health_checks: watch::Sender<HealthChecks>,
-    services: Changes<Result<Service, Ignored>>,
+    services: Changes<Result<Service, IgnoreReason>>,
     slices: Changes<Option<Slice>>,
     nodes: Informer<Node>,
     service_networks: Informer<Value>,
@@ -183,6 +186,7 @@ struct Proxier {
     backlog: Arc<Mutex<Backlog>>,
     needs_replacement: bool,
     last_replacement: Instant,
+    next_listing: Instant,
     stale_udp: Frontends,
     triggers: Vec<Timestamp>,
     started: Timestamp,
@@ -190,7 +194,7 @@ struct Proxier {
     has_reported_ipv6: bool,
     has_reported_conntrack: bool,
     /// Keeps the collections alive.
-    _informers: (Informer<Result<Service, Ignored>>, Informer<Option<Slice>>),
+    _informers: (Informer<Result<Service, IgnoreReason>>, Informer<Option<Slice>>),
 }
 
 impl Proxier {
@@ -259,6 +263,7 @@ impl Proxier {
             backlog,
             needs_replacement: true,
             last_replacement: Instant::now(),
+            next_listing: Instant::now(),
             stale_udp: Frontends::new(),
             triggers: Vec::new(),
             retry: RETRY_FIRST,
@@ -329,13 +334,13 @@ impl Proxier {
         self.collect_node();
     }
 
-    fn usable(&mut self, key: &Key, service: &Arc<Result<Service, Ignored>>) -> Option<Arc<Service>> {
+    fn usable(&mut self, key: &Key, service: &Arc<Result<Service, IgnoreReason>>) -> Option<Arc<Service>> {
         match &**service {
             Ok(service) => Some(Arc::new(service.clone())),
-            Err(Ignored::NoAddress) => None,
-            Err(Ignored::Ipv6) if self.has_reported_ipv6 => None,
+            Err(IgnoreReason::NoAddress) => None,
+            Err(IgnoreReason::Ipv6) if self.has_reported_ipv6 => None,
             Err(reason) => {
-                self.has_reported_ipv6 |= *reason == Ignored::Ipv6;
+                self.has_reported_ipv6 |= *reason == IgnoreReason::Ipv6;
                 warn!(service = %key, err = %chain(reason), "Service gets no rules");
                 None
             }
@@ -348,7 +353,8 @@ impl Proxier {
         let configuration = &self.configuration;
         let mut facts = self.state.node().clone();
         if let Some(node) = &node {
-            facts.topology.zone = node.metadata.labels.get(ZONE).map(ToString::to_string).unwrap_or_default();
+            facts.topology.zone =
+                node.metadata.labels.get(LABEL_TOPOLOGY_ZONE).map(ToString::to_string).unwrap_or_default();
             let mut addresses = node.status.addresses.iter().filter(|it| it.address_type == "InternalIP");
             let known = configuration.address.or_else(|| addresses.find_map(|it| it.address.parse().ok()));
             facts.address = known.unwrap_or(facts.address);
@@ -393,6 +399,10 @@ impl Proxier {
         let update = self.state.update();
         self.triggers.extend(update.triggers);
         self.stale_udp.extend(update.udp);
+        for (key, omissions) in update.omissions.iter().filter(|(_, it)| *it != Omissions::default()) {
+            let (ports, affinity) = (omissions.ports, omissions.affinity);
+            warn!(service = %key, ports, affinity, "Service exceeds a limit: ports without rules, or clients assigned by a hash of their address");
+        }
         self.needs_replacement |= self.last_replacement.elapsed() > FULL_SYNC_PERIOD;
         if !self.needs_replacement
             && let Err(error) = self.kernel.delete_stale(&self.settings).await
@@ -465,7 +475,16 @@ impl Proxier {
 
     /// Replaces the table if others have changed it, and deletes chains that are no longer used.
     async fn check(&mut self) {
-        match self.kernel.is_intact(&self.settings).await {
+        let begun = Instant::now();
+        let is_intact = if begun < self.next_listing {
+            KernelTable::exists(&self.settings.table).await
+        } else {
+            let is_intact = self.kernel.is_intact(&self.settings).await;
+            let rest = begun.elapsed().saturating_mul(LISTING_REST);
+            self.next_listing = Instant::now().checked_add(rest).unwrap_or(begun);
+            is_intact
+        };
+        match is_intact {
             Ok(true) => {
                 if let Err(error) = self.kernel.delete_stale(&self.settings).await {
                     self.metrics.cleanup_failures.increment();

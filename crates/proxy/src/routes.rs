@@ -25,8 +25,6 @@ const IP: &str = "ip";
 const LISTING_BYTES_MAX: u64 = 4 << 20;
 /// Time between changes of routes.
 const MIN_PERIOD: Duration = Duration::from_secs(1);
-/// Interval at which routes are compared even if no Node has changed.
-const PERIOD: Duration = Duration::from_secs(60);
 
 /// Gateways by the network behind them.
 pub type Routes = BTreeMap<Network, Ipv4Addr>;
@@ -76,8 +74,9 @@ pub fn commands(present: &Routes, desired: &Routes) -> String {
     text
 }
 
-/// Follows the Nodes until shutdown, then removes the routes.
-pub async fn run(client: &Client, own: &str, shutdown: &Shutdown) {
+/// Follows the Nodes until shutdown, then removes the routes. Every `period` the kernel's routes are compared with the desired ones: it drops those
+/// of a link that goes down.
+pub async fn run(client: &Client, own: &str, period: Duration, shutdown: &Shutdown) {
     let wake = Arc::new(Notify::new());
     let nodes = Informer::<Node>::start(client, Default::default());
     let notified = wake.clone();
@@ -98,7 +97,7 @@ pub async fn run(client: &Client, own: &str, shutdown: &Shutdown) {
         tokio::select! {
             () = shutdown.requested() => break,
             () = wake.notified() => {}
-            () = tokio::time::sleep(PERIOD) => {}
+            () = tokio::time::sleep(period) => {}
         }
     }
     if let Err(error) = apply(&Routes::new()).await {

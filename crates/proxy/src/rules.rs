@@ -3,7 +3,7 @@
 //! Names of chains and sets consist of DNS labels, addresses and numbers (see [`crate::service`]), so that they need no quoting.
 
 use std::fmt::{self, Write as _};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::sync::Arc;
 
 use crate::network::Protocol;
@@ -13,6 +13,15 @@ pub type Name = Arc<str>;
 
 /// The chain that rejects.
 pub const REJECT_CHAIN: &str = "reject-chain";
+
+/// Most endpoints of a destination that are elements of shared maps, one map for the first endpoint of each destination, one for the second, and so on.
+pub const SHARED_ENDPOINTS_MAX: u8 = 8;
+
+/// The shared chain that translates a destination to one of its first endpoints.
+#[must_use]
+pub fn shared_chain(protocol: Protocol, endpoints: u8) -> Name {
+    Arc::from(format!("endpoints-{}-{endpoints}", protocol.name()))
+}
 
 /// An element of a set or map that every Service shares, by its key. Packets are dispatched by these in constant time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +40,8 @@ pub enum Element {
     Firewall(Ipv4Addr, Protocol, u16),
     /// Local endpoints, whose connections to themselves are masqueraded.
     Hairpin(Ipv4Addr, Protocol, u16),
+    /// The endpoint with this number of a destination, below [`SHARED_ENDPOINTS_MAX`].
+    Endpoint(u8, Ipv4Addr, Protocol, u16),
 }
 
 /// A set or map, and whether its elements have a verdict.
@@ -44,8 +55,13 @@ pub struct Container {
     pub element_type: &'static str,
 }
 
+const fn endpoints(name: &'static str) -> Container {
+    let element_type = "ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service";
+    Container { name, is_map: true, element_type }
+}
+
 /// All containers, in the order of [`Element`].
-pub const CONTAINERS: [Container; 7] = [
+pub const CONTAINERS: [Container; 15] = [
     Container { name: "cluster-ips", is_map: false, element_type: "ipv4_addr" },
     Container { name: "service-ips", is_map: true, element_type: "ipv4_addr . inet_proto . inet_service : verdict" },
     Container { name: "service-nodeports", is_map: true, element_type: "inet_proto . inet_service : verdict" },
@@ -61,13 +77,23 @@ pub const CONTAINERS: [Container; 7] = [
         is_map: false,
         element_type: "ipv4_addr . ipv4_addr . inet_proto . inet_service",
     },
+    endpoints("endpoint-0"),
+    endpoints("endpoint-1"),
+    endpoints("endpoint-2"),
+    endpoints("endpoint-3"),
+    endpoints("endpoint-4"),
+    endpoints("endpoint-5"),
+    endpoints("endpoint-6"),
+    endpoints("endpoint-7"),
 ];
 
 impl Element {
     /// The name of the set or map.
     #[must_use]
     pub fn container(&self) -> &'static str {
-        let [cluster_ips, services, node_ports, no_endpoint, no_endpoint_node_ports, firewall, hairpin] = CONTAINERS;
+        let [cluster_ips, services, node_ports, no_endpoint, no_endpoint_node_ports, firewall, hairpin, endpoints @ ..] =
+            CONTAINERS;
+        let [first, .., last] = endpoints;
         let container = match self {
             Self::ClusterIp(_) => cluster_ips,
             Self::Service(..) => services,
@@ -76,6 +102,8 @@ impl Element {
             Self::NoEndpointNodePort(..) => no_endpoint_node_ports,
             Self::Firewall(..) => firewall,
             Self::Hairpin(..) => hairpin,
+            Self::Endpoint(0, ..) => first,
+            Self::Endpoint(number, ..) => endpoints.get(usize::from(*number)).copied().unwrap_or(last),
         };
         container.name
     }
@@ -88,7 +116,8 @@ impl fmt::Display for Element {
             Self::ClusterIp(address) => write!(f, "{address}"),
             Self::Service(address, protocol, port)
             | Self::NoEndpoint(address, protocol, port)
-            | Self::Firewall(address, protocol, port) => write!(f, "{address} . {} . {port}", protocol.name()),
+            | Self::Firewall(address, protocol, port)
+            | Self::Endpoint(_, address, protocol, port) => write!(f, "{address} . {} . {port}", protocol.name()),
             Self::NodePort(protocol, port) | Self::NoEndpointNodePort(protocol, port) => {
                 write!(f, "{} . {port}", protocol.name())
             }
@@ -110,6 +139,8 @@ pub enum Verdict {
     Reject,
     /// Drops the packet.
     Drop,
+    /// The address of an endpoint.
+    Endpoint(SocketAddrV4),
 }
 
 /// The value, as nftables writes it; empty for elements of sets.
@@ -120,6 +151,7 @@ impl fmt::Display for Verdict {
             Self::Goto(chain) => write!(f, "goto {chain}"),
             Self::Reject => write!(f, "goto {REJECT_CHAIN}"),
             Self::Drop => f.write_str("drop"),
+            Self::Endpoint(address) => write!(f, "{} . {}", address.ip(), address.port()),
         }
     }
 }

@@ -63,7 +63,7 @@ pub struct Port {
 
 /// A reason for which a Service gets no rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Ignored {
+pub enum IgnoreReason {
     /// Headless Services and those of type ExternalName have no address of their own.
     #[error("it has no cluster IP")]
     NoAddress,
@@ -91,12 +91,12 @@ impl Service {
     ///
     /// # Errors
     /// The reason for which it has no rules.
-    pub fn read(object: &Value) -> Result<Self, Ignored> {
+    pub fn read(object: &Value) -> Result<Self, IgnoreReason> {
         let (namespace, name) = (object.text_at(&["metadata", "namespace"]), object.text_at(&["metadata", "name"]));
         let spec = object.field("spec");
         let cluster_ip = cluster_ip(spec)?;
         if !is_label(namespace) || !is_label(name) {
-            return Err(Ignored::Name);
+            return Err(IgnoreReason::Name);
         }
         let is_balancer = spec.text("type") == "LoadBalancer";
         let external_ips = addresses(spec.texts("externalIPs"));
@@ -167,17 +167,17 @@ impl Port {
 }
 
 /// The first IPv4 address of `clusterIPs`.
-fn cluster_ip(spec: &Value) -> Result<Ipv4Addr, Ignored> {
+fn cluster_ip(spec: &Value) -> Result<Ipv4Addr, IgnoreReason> {
     if spec.text("type") == "ExternalName" {
-        return Err(Ignored::NoAddress);
+        return Err(IgnoreReason::NoAddress);
     }
     let first = spec.text("clusterIP");
     let mut all =
         std::iter::once(first).chain(spec.texts("clusterIPs")).filter_map(|it| it.parse::<IpAddr>().ok()).peekable();
     if all.peek().is_none() {
-        return Err(Ignored::NoAddress);
+        return Err(IgnoreReason::NoAddress);
     }
-    all.find_map(ipv4).ok_or(Ignored::Ipv6)
+    all.find_map(ipv4).ok_or(IgnoreReason::Ipv6)
 }
 
 fn ipv4(address: IpAddr) -> Option<Ipv4Addr> {
@@ -204,7 +204,7 @@ fn load_balancer_ips(object: &Value) -> Vec<Ipv4Addr> {
 mod tests {
     use super::*;
 
-    fn read(spec: Value) -> Result<Service, Ignored> {
+    fn read(spec: Value) -> Result<Service, IgnoreReason> {
         Service::read(&api::json!({
             "metadata": {"namespace": "a", "name": "web", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": spec
         }))
@@ -212,9 +212,9 @@ mod tests {
 
     #[test]
     fn services_without_an_ipv4_address_are_ignored() {
-        assert_eq!(read(api::json!({"clusterIP": "None"})), Err(Ignored::NoAddress));
-        assert_eq!(read(api::json!({"type": "ExternalName", "externalName": "x"})), Err(Ignored::NoAddress));
-        assert_eq!(read(api::json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"]})), Err(Ignored::Ipv6));
+        assert_eq!(read(api::json!({"clusterIP": "None"})), Err(IgnoreReason::NoAddress));
+        assert_eq!(read(api::json!({"type": "ExternalName", "externalName": "x"})), Err(IgnoreReason::NoAddress));
+        assert_eq!(read(api::json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1"]})), Err(IgnoreReason::Ipv6));
         let dual = read(api::json!({"clusterIP": "fd00::1", "clusterIPs": ["fd00::1", "10.96.0.7"]})).unwrap();
         assert_eq!(dual.cluster_ip, Ipv4Addr::new(10, 96, 0, 7));
     }
@@ -238,7 +238,7 @@ mod tests {
         let named = Service::read(&api::json!({
             "metadata": {"namespace": "a", "name": hostile}, "spec": {"clusterIP": "10.96.0.1"}
         }));
-        assert_eq!(named, Err(Ignored::Name));
+        assert_eq!(named, Err(IgnoreReason::Name));
     }
 
     #[test]

@@ -10,10 +10,11 @@ use client::Key;
 
 use crate::conntrack::{Frontend, Frontends};
 use crate::decide::{NodeFacts, decide};
-use crate::endpoint::{self, Slice};
+use crate::endpoint::Slice;
 use crate::health_check::HealthCheck;
 use crate::ledger::{Ledger, Owner};
 use crate::network::Protocol;
+use crate::plan::{NAMESPACE_SETS_MAX, Omissions, Plan, PlannedPort, SERVICE_SETS_MAX, SETS_MAX};
 use crate::rules::ServiceRules;
 use crate::service::Service;
 
@@ -24,6 +25,7 @@ struct Entry {
     slices: BTreeMap<Text, Arc<Slice>>,
     rules: ServiceRules,
     udp: Frontends,
+    omissions: Omissions,
 }
 
 /// Results of an update, besides the ledger's.
@@ -33,6 +35,8 @@ pub struct Update {
     pub udp: Frontends,
     /// Times of the changes that caused updates of EndpointSlices.
     pub triggers: Vec<Timestamp>,
+    /// Services whose parts without rules have changed.
+    pub omissions: Vec<(Key, Omissions)>,
 }
 
 /// All Services and EndpointSlices.
@@ -44,6 +48,8 @@ pub struct State {
     health_checks: BTreeMap<Key, HealthCheck>,
     /// Numbers of ports that drop traffic for lack of local endpoints: internal, external.
     without_local: (usize, usize),
+    /// Number of sets of clients by namespace.
+    sets: BTreeMap<Text, usize>,
     /// The desired rules.
     pub ledger: Ledger,
 }
@@ -59,6 +65,7 @@ impl State {
             triggers: Vec::new(),
             health_checks: BTreeMap::new(),
             without_local: (0, 0),
+            sets: BTreeMap::new(),
             ledger: Ledger::default(),
         }
     }
@@ -115,14 +122,26 @@ impl State {
     pub fn update(&mut self) -> Update {
         let mut update = Update { triggers: std::mem::take(&mut self.triggers), ..Update::default() };
         for key in std::mem::take(&mut self.changed) {
+            let sets_before = self.entries.get(&key).map_or(0, |it| it.rules.sets.len());
+            let sets_max = self.sets_left(&key, sets_before);
             let Some(entry) = self.entries.get_mut(&key) else { continue };
             let slices = || entry.slices.values().map(|it| &**it);
-            let (created, rules, udp) = match &entry.service {
+            let (created, rules, udp, omissions) = match &entry.service {
                 Some(service) => {
-                    (service.created, decide(service, slices(), &self.node), udp_frontends(service, slices()))
+                    let plan = Plan::new(service, slices(), sets_max);
+                    let rules = decide(service, &plan, &self.node);
+                    (service.created, rules, udp_frontends(service, &plan), plan.omissions)
                 }
                 None => Default::default(),
             };
+            if entry.omissions != omissions {
+                update.omissions.push((key.clone(), omissions));
+            }
+            let sets = self.sets.entry(key.namespace.clone()).or_default();
+            *sets = sets.saturating_sub(sets_before).saturating_add(rules.sets.len());
+            if *sets == 0 {
+                self.sets.remove(&key.namespace);
+            }
             let owner = Arc::new(Owner { created, key: key.clone() });
             self.ledger.replace(&owner, &entry.rules, &rules);
             let counts = |it: &ServiceRules| (it.internal_without_local, it.external_without_local);
@@ -134,7 +153,7 @@ impl State {
             );
             // Flows to a removed frontend have no endpoint that they may keep.
             let removed = entry.udp.keys().filter(|it| matches!(it, Frontend::Address(..)) && !udp.contains_key(it));
-            update.udp.extend(removed.map(|it| (*it, BTreeSet::new())));
+            update.udp.extend(removed.map(|it| (*it, Arc::default())));
             if entry.udp != udp {
                 update.udp.extend(udp.clone());
             }
@@ -147,12 +166,20 @@ impl State {
                     self.health_checks.remove(&key);
                 }
             }
-            (entry.rules, entry.udp) = (rules, udp);
+            (entry.rules, entry.udp, entry.omissions) = (rules, udp, omissions);
             if entry.service.is_none() && entry.slices.is_empty() {
                 self.entries.remove(&key);
             }
         }
         update
+    }
+
+    /// Number of sets of clients that a Service may have, which has `own` now.
+    fn sets_left(&self, key: &Key, own: usize) -> usize {
+        let all = self.sets.values().fold(0_usize, |sum, it| sum.saturating_add(*it));
+        let in_namespace = self.sets.get(&key.namespace).copied().unwrap_or(0);
+        let left = |max: usize, used: usize| max.saturating_sub(used.saturating_sub(own));
+        SERVICE_SETS_MAX.min(left(NAMESPACE_SETS_MAX, in_namespace)).min(left(SETS_MAX, all))
     }
 
     /// Health checks of load balancers, by Service.
@@ -176,11 +203,11 @@ fn local_endpoints<'a>(slices: impl Iterator<Item = &'a Slice>) -> usize {
 }
 
 /// Serving endpoints of each UDP frontend. Policies and readiness do not end established flows, as with TCP.
-fn udp_frontends<'a>(service: &Service, slices: impl Iterator<Item = &'a Slice> + Clone) -> Frontends {
+fn udp_frontends(service: &Service, plan: &Plan<'_>) -> Frontends {
     let mut frontends = Frontends::new();
-    for port in service.ports.iter().filter(|it| it.protocol == Protocol::Udp) {
-        let endpoints = endpoint::of_port(slices.clone(), &port.name, port.protocol);
-        let serving: BTreeSet<_> = endpoints.iter().filter(|it| it.facts.is_serving).map(|it| it.address).collect();
+    for PlannedPort { port, endpoints } in plan.ports.iter().filter(|it| it.port.protocol == Protocol::Udp) {
+        let serving = endpoints.iter().filter(|it| it.facts.is_serving).map(|it| it.address);
+        let serving: Arc<BTreeSet<_>> = Arc::new(serving.collect());
         let others = service.load_balancer_ips.iter().chain(&service.external_ips);
         for address in others.chain([&service.cluster_ip]) {
             frontends.insert(Frontend::Address(*address, port.port), serving.clone());
@@ -191,4 +218,53 @@ fn udp_frontends<'a>(service: &Service, slices: impl Iterator<Item = &'a Slice> 
         }
     }
     frontends
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::arithmetic_side_effects, reason = "tests")]
+
+    use api::json::Value;
+
+    use super::*;
+    use crate::nft::tests::node;
+
+    fn add(state: &mut State, namespace: &str, name: &str, endpoints: usize) {
+        let service = Service::read(&api::json!({
+            "metadata": {"namespace": namespace, "name": name},
+            "spec": {
+                "clusterIP": "10.96.0.1", "sessionAffinity": "ClientIP", "ports": [{"port": 80_i64, "protocol": "TCP"}]
+            },
+        }));
+        let endpoint = |it: usize| api::json!({"addresses": [(format!("10.0.{}.{}", it / 250, it % 250))]});
+        let slice = Slice::read(
+            &api::json!({
+                "metadata": {"namespace": namespace, "labels": {"kubernetes.io/service-name": name}},
+                "addressType": "IPv4", "ports": [{"name": "", "port": 80_i64, "protocol": "TCP"}],
+                "endpoints": (Value::Array((0..endpoints).map(endpoint).collect())),
+            }),
+            "here",
+        );
+        state.set_service(&Key::new(namespace, name), Some(Arc::new(service.unwrap())));
+        state.set_slice(&name.into(), None, slice.map(Arc::new));
+    }
+
+    #[test]
+    fn sets_of_clients_are_bounded_by_namespace() {
+        let mut state = State::new(node());
+        for number in 0..6 {
+            add(&mut state, "a", &format!("s{number}"), 1000);
+        }
+        let omissions = state.update().omissions;
+        let names: Vec<_> = omissions.iter().map(|(key, omissions)| (key.name.as_str(), omissions.affinity)).collect();
+        assert_eq!(names, [("s4", true), ("s5", true)]);
+        add(&mut state, "b", "s", 1000);
+        assert!(state.update().omissions.is_empty());
+        // Removed Services leave room for changed ones.
+        state.set_service(&Key::new("a", "s0"), None);
+        state.update();
+        add(&mut state, "a", "s4", 999);
+        let restored = state.update().omissions;
+        assert_eq!(restored, [(Key::new("a", "s4"), Omissions::default())]);
+    }
 }

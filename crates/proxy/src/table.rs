@@ -92,6 +92,20 @@ impl KernelTable {
         }
     }
 
+    /// Whether the table exists, at a cost that does not depend on its size.
+    ///
+    /// # Errors
+    /// `nft` cannot be run.
+    pub async fn exists(table: &nft::Table) -> Result<bool, ProgramError> {
+        let arguments = nft::existence_arguments(table);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        match program::run(NFT, &arguments, String::new(), 0).await {
+            Ok(_) => Ok(true),
+            Err(ProgramError::Failed { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes the table.
     ///
     /// # Errors

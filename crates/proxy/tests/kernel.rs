@@ -8,6 +8,7 @@ use api::json::Value;
 use client::Key;
 use proxy::decide::NodeFacts;
 use proxy::endpoint::Slice;
+use proxy::ledger::RuleSet;
 use proxy::nft::{NodePortAddresses, Settings, Table};
 use proxy::service::Service;
 use proxy::state::State;
@@ -106,6 +107,97 @@ fn listed(table: &Table) -> BTreeSet<String> {
     found
 }
 
+/// A table of Services with one endpoint each, and with a Service of many endpoints.
+fn filled(services: usize, endpoints: usize) -> State {
+    let mut state = State::new(node());
+    for number in 0..services {
+        let name = format!("s{number}");
+        let address = format!("10.96.{}.{}", 1 + number / 256, number % 256);
+        let spec = api::json!({"clusterIP": address, "ports": [{"port": 80_i64}]});
+        state.set_service(&Key::new("a", &name), service(&name, spec));
+        state.set_slice(&name.as_str().into(), None, Some(slice(&name, &[(1, "here")])));
+    }
+    let spec = api::json!({"clusterIP": "10.96.0.9", "ports": [{"port": 80_i64}]});
+    state.set_service(&Key::new("a", "large"), service("large", spec));
+    // 1,000 endpoints are the most that an EndpointSlice has.
+    for (number, first) in (0..endpoints).step_by(1000).enumerate() {
+        let address = |at: usize| format!("10.{}.{}.{}", 128 + (at >> 16), (at >> 8) & 255, at & 255);
+        let all: Vec<Value> = (first..endpoints.min(first + 1000))
+            .map(|at| api::json!({"addresses": [(address(at))], "nodeName": "there"}))
+            .collect();
+        let object = api::json!({
+            "metadata": {"namespace": "a", "labels": {"kubernetes.io/service-name": "large"}}, "addressType": "IPv4", "endpoints": all,
+            "ports": [{"name": "", "protocol": "TCP", "port": 8080_i64}],
+        });
+        let slice = Arc::new(Slice::read(&object, "here").unwrap());
+        state.set_slice(&format!("large-{number}").as_str().into(), None, Some(slice));
+    }
+    let _ = state.update();
+    state
+}
+
+fn count(table: &Table, map: &str, part: &str) -> usize {
+    let output = Command::new("nft").args(["list", "map", "ip", &table.to_string(), map]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().matches(part).count()
+}
+
+/// A process that is killed while it changes the rules leaves the earlier or the new ones, never a part of them.
+#[tokio::test]
+async fn killed_transactions_have_no_partial_effect() {
+    if !is_inside("kernel::killed_transactions_have_no_partial_effect") {
+        return;
+    }
+    let settings = settings("killed");
+    let [small, large] = [1, 3000].map(|services| filled(services, 1).ledger.rule_set());
+    let size = |rules: &RuleSet| rules.elements.keys().filter(|it| it.container() == "service-ips").count();
+    let (mut delay, mut is_large) = (std::time::Duration::ZERO, false);
+    KernelTable::default().replace(&settings, &node(), &small).await.unwrap();
+    loop {
+        let rules = if is_large { &small } else { &large };
+        let script = proxy::nft::replace(&settings, &node(), rules);
+        let mut child = Command::new("nft").args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), script.as_bytes()).unwrap();
+        // The moment varies from before the first message to the kernel until after the last one.
+        std::thread::sleep(delay);
+        let has_ended = child.try_wait().unwrap().is_some();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let found = count(&settings.table, "service-ips", " . tcp . 80");
+        assert!([size(&small), size(&large)].contains(&found), "{found} elements after {delay:?}");
+        is_large = found == size(&large);
+        if has_ended {
+            break;
+        }
+        delay = delay * 3 / 2 + std::time::Duration::from_millis(5);
+    }
+}
+
+#[tokio::test]
+async fn service_has_a_hundred_thousand_endpoints() {
+    if !is_inside("kernel::service_has_a_hundred_thousand_endpoints") {
+        return;
+    }
+    let settings = settings("many");
+    let (mut state, mut table) = (filled(10, 100_000), KernelTable::default());
+    table.replace(&settings, &node(), &state.ledger.rule_set()).await.unwrap();
+    state.ledger.confirm();
+    let listing = |chain: &str| {
+        let arguments = ["list", "chain", "ip", "many", chain];
+        String::from_utf8(Command::new("nft").args(arguments).output().unwrap().stdout).unwrap()
+    };
+    let rules = listing("service-a/large/tcp/");
+    assert!(rules.contains("mod 100000 map") && rules.contains("10.129.134.159 . 8080"), "{:.200}", rules);
+    // The change of another Service does not write them again.
+    state.set_slice(&"s1".into(), None, Some(slice("s1", &[(1, "here"), (2, "there")])));
+    let _ = state.update();
+    let difference = state.ledger.difference();
+    assert!(proxy::nft::update(&settings.table, &difference).len() < 1000);
+    table.update(&settings, &difference).await.unwrap();
+    assert!(listing("service-a/s1/tcp/").contains("10.244.0.2"));
+    assert!(table.is_intact(&settings).await.unwrap());
+}
+
 #[tokio::test]
 async fn kernel_accepts_differences() {
     if !is_inside("kernel::kernel_accepts_differences") {
@@ -125,6 +217,15 @@ async fn kernel_accepts_differences() {
     };
     let plain =
         |address: &str| api::json!({"clusterIP": address, "externalIPs": ["192.0.2.1"], "ports": [{"port": 80_i64}]});
+    // Reached by the cluster IP only.
+    let internal = api::json!({
+        "metadata": {"namespace": "a", "name": "internal"},
+        "spec": {"clusterIP": "10.96.0.3", "ports": [
+            {"port": 80_i64}, {"name": "dns", "protocol": "UDP", "port": 53_i64}, {"name": "sig", "protocol": "SCTP", "port": 80_i64},
+        ]},
+    });
+    let internal = Arc::new(Service::read(&internal).unwrap());
+    let nine: Vec<(u8, &str)> = (1..=9).map(|last| (last, "here")).collect();
     type Step<'a> = (&'a str, Option<Option<Arc<Service>>>, Option<&'a [(u8, &'a str)]>);
     let local: &[(u8, &str)] = &[(1, "here"), (2, "there")];
     let steps: Vec<Step<'_>> = vec![
@@ -141,6 +242,13 @@ async fn kernel_accepts_differences() {
         ("b", Some(service("b", everything("ClientIP", 10, "Local"))), None),
         ("a", None, Some(&[])),
         ("a", Some(None), None),
+        ("internal", Some(Some(internal)), Some(local)),
+        ("internal", None, Some(&[(1, "here"), (3, "there")])),
+        ("internal", None, Some(&[(3, "there")])),
+        ("internal", None, Some(nine.as_slice())),
+        ("internal", None, Some(local)),
+        ("internal", None, Some(&[])),
+        ("internal", Some(None), None),
         ("b", None, Some(&[])),
     ];
     for (number, (name, changed, endpoints)) in steps.into_iter().enumerate() {
@@ -163,9 +271,9 @@ async fn kernel_accepts_differences() {
     let edit = Command::new("nft").args(["add", "rule", "ip", "incremental", "services", "drop"]).status().unwrap();
     assert!(edit.success() && !table.is_intact(&own).await.unwrap());
     table.replace(&own, &node(), &state.ledger.rule_set()).await.unwrap();
-    assert!(table.is_intact(&own).await.unwrap());
+    assert!(table.is_intact(&own).await.unwrap() && KernelTable::exists(&own.table).await.unwrap());
     assert!(Command::new("nft").args(["flush", "ruleset"]).status().unwrap().success());
-    assert!(!table.is_intact(&own).await.unwrap());
+    assert!(!table.is_intact(&own).await.unwrap() && !KernelTable::exists(&own.table).await.unwrap());
     state.set_service(&Key::new("a", "c"), service("c", plain("10.96.0.9")));
     let _ = state.update();
     assert!(table.update(&own, &state.ledger.difference()).await.is_err());

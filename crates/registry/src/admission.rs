@@ -23,7 +23,7 @@ pub mod webhook;
 
 pub use self::catalog::Catalog;
 pub use self::cluster::{Cluster, ParamError, PatchError};
-pub use self::policy::{Binding, Mutating, Policy, Validating};
+pub use self::policy::{Binding, MutatingBody, Policy, ValidatingBody};
 pub use self::request::{GroupVersionKind, GroupVersionResource, Operation, Request};
 
 #[cfg(test)]

@@ -8,12 +8,12 @@ use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::json_path::JsonPath;
 use api::names;
-use cel_kubernetes::environments::admission::{CompileError, Compiler, PolicyCompiler, Scope, Yields};
+use cel_kubernetes::environments::admission::{CompileError, Compiler, PolicyCompiler, ResultKind, Scope};
 
 use crate::conditions;
 use crate::generic;
 use crate::meta;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::{Context, Part, Strategy};
 use crate::webhooks;
 
@@ -138,12 +138,12 @@ impl Sources<'_> {
     fn validate(
         &self,
         (text, shown): (&str, &str),
-        yields: Yields,
+        yields: ResultKind,
         authorizer: bool,
         at: Path<'_>,
         errors: &mut Errors,
     ) {
-        let patch_types = matches!(yields, Yields::Object | Yields::JsonPatch);
+        let patch_types = matches!(yields, ResultKind::Object | ResultKind::JsonPatch);
         let result = match self {
             Sources::Plain(compiler, params) => {
                 compiler.compile(text, yields, Scope { params: *params, authorizer, patch_types })
@@ -226,7 +226,7 @@ pub(crate) fn validate_conditions(
             expression => {
                 let scope = Scope { params: has_params, authorizer: true, patch_types: false };
                 let result = match context.expressions.policies() {
-                    Some(compiler) => compiler.compile(expression, Yields::Bool, scope).map(drop),
+                    Some(compiler) => compiler.compile(expression, ResultKind::Bool, scope).map(drop),
                     None => Err(CompileError::Internal("the compiler of expressions cannot be made".to_owned())),
                 };
                 report(result.err(), expression, here.child("expression"), errors);
@@ -291,7 +291,7 @@ fn validate_validating(policy: &Value, old: Option<&Value>, context: &Context<'_
         } else if let Some(sources) = &sources {
             let shown = annotation.text("valueExpression");
             let here = here.child("valueExpression");
-            sources.validate((expression, shown), Yields::StringOrNull, true, here, errors);
+            sources.validate((expression, shown), ResultKind::StringOrNull, true, here, errors);
         }
         if !seen.insert(key) {
             errors.duplicate(here.child("key"), key);
@@ -306,7 +306,7 @@ fn validate_validation(validation: &Value, sources: Option<&Sources<'_>>, at: &P
     if is_blank(expression) {
         errors.required(at.child("expression"), "expression is not specified");
     } else if let Some(sources) = sources {
-        sources.validate((expression, expression), Yields::Bool, true, at.child("expression"), errors);
+        sources.validate((expression, expression), ResultKind::Bool, true, at.child("expression"), errors);
     }
     for field in ["messageExpression", "message"] {
         let text = validation.text(field);
@@ -318,7 +318,7 @@ fn validate_validation(validation: &Value, sources: Option<&Sources<'_>>, at: &P
             && !text.is_empty()
             && let Some(sources) = sources
         {
-            sources.validate((text, text), Yields::String, false, at.child(field), errors);
+            sources.validate((text, text), ResultKind::String, false, at.child(field), errors);
         }
     }
     if let Some(reason) = validation.optional_text("reason").filter(|it| !REASONS.contains(it)) {
@@ -360,7 +360,7 @@ fn validate_mutation(mutation: &Value, sources: Option<&Sources<'_>>, at: &Path<
         match (*known == kind, mutation.optional(field)) {
             (true, None) => errors.required(here, format!("must be specified when patchType is {kind}")),
             (true, Some(patch)) => {
-                let yields = if kind == "JSONPatch" { Yields::JsonPatch } else { Yields::Object };
+                let yields = if kind == "JSONPatch" { ResultKind::JsonPatch } else { ResultKind::Object };
                 match (patch.text("expression").trim(), sources) {
                     ("", _) => errors.required(here.child("expression"), ""),
                     (text, Some(sources)) => {
@@ -502,7 +502,7 @@ fn validate_param_ref(reference: &Value, at: &Path<'_>, errors: &mut Errors) {
 
 fn validate_actions(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
     let actions: Vec<&str> = spec.texts("validationActions").collect();
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, action) in actions.iter().enumerate() {
         if !ACTIONS.contains(action) {
             errors.not_supported(at.index(index), *action, &ACTIONS);

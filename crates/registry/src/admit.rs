@@ -6,7 +6,7 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
-use api::types::{self, GivenEmpty, Type, decode, normalize};
+use api::types::{self, EmptyPositions, Type, decode, normalize};
 
 use crate::conversion;
 use crate::defaults;
@@ -24,12 +24,12 @@ pub struct Document {
     /// Errors of strict field validation: `unknown field "spec.bogus"`.
     pub strict_errors: Vec<String>,
     /// Positions of empty lists and maps in the input, which the normal form omits and messages show.
-    pub given_empty: GivenEmpty,
+    pub given_empty: EmptyPositions,
 }
 
 /// An object that is accepted.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Accepted {
+pub struct AcceptedObject {
     /// As it is stored and returned.
     pub object: Value,
     /// `Warning` headers of the response.
@@ -41,7 +41,7 @@ pub struct Accepted {
 /// A reason to reject an object.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum AdmitError {
     /// The document is not an object of its type.
     #[error("{0}")]
     Decode(String),
@@ -72,11 +72,11 @@ fn convert(resource: &Resource<'_>, object: &mut Value) {
 }
 
 /// Decodes a document and brings it into the stored version.
-fn decode_stored(resource: &Resource<'_>, document: &Value) -> Result<Document, Refused> {
+fn decode_stored(resource: &Resource<'_>, document: &Value) -> Result<Document, AdmitError> {
     let Some(of) = type_of(resource, document) else {
-        return Err(Refused::BadRequest(format!("no type for {}", resource.qualified_kind())));
+        return Err(AdmitError::BadRequest(format!("no type for {}", resource.qualified_kind())));
     };
-    let decoded = decode(of, document).map_err(Refused::Decode)?;
+    let decoded = decode(of, document).map_err(AdmitError::Decode)?;
     let mut object = decoded.value;
     convert(resource, &mut object);
     if let Some(of) = type_of(resource, &object) {
@@ -90,7 +90,7 @@ fn decode_stored(resource: &Resource<'_>, document: &Value) -> Result<Document, 
 ///
 /// # Errors
 /// The document does not fit the type.
-pub fn read(resource: &Resource<'_>, document: &Value, now: &str) -> Result<Document, Refused> {
+pub fn read(resource: &Resource<'_>, document: &Value, now: &str) -> Result<Document, AdmitError> {
     let mut read = decode_stored(resource, document)?;
     if let Some(of) = type_of(resource, &read.object) {
         defaults::apply(of, &mut read.object, now);
@@ -157,7 +157,7 @@ impl Rules for BuiltIn<'_> {
 ///
 /// # Errors
 /// Why it is refused.
-pub fn create(resource: &Resource<'_>, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
+pub fn create(resource: &Resource<'_>, document: &Value, context: &Context<'_>) -> Result<AcceptedObject, AdmitError> {
     let document = decode_stored(resource, document)?;
     let suffix = if resource.keeps_name_prefix() { "" } else { context.name_suffix };
     let context = &Context { name_suffix: suffix, ..*context };
@@ -182,7 +182,7 @@ pub fn update(
     old: &Value,
     subresource: Option<&str>,
     context: &Context<'_>,
-) -> Result<Accepted, Refused> {
+) -> Result<AcceptedObject, AdmitError> {
     let document = decode_stored(resource, document)?;
     let (kind, rules) = (shown_kind(resource), BuiltIn { resource, context: *context });
     let kind = Kind { rules: &rules, kind, namespaced: resource.namespaced };
@@ -210,7 +210,7 @@ pub(crate) fn run_offline(
     kind: &Kind<'_>,
     update: Option<Update<'_>>,
     context: &Context<'_>,
-) -> Result<Accepted, Refused> {
+) -> Result<AcceptedObject, AdmitError> {
     let Document { object, strict_errors, given_empty } = document;
     let mut write = Write {
         object,
@@ -221,16 +221,16 @@ pub(crate) fn run_offline(
         warnings: Vec::new(),
     };
     match steps.run_offline(&mut write, kind.rules) {
-        Ok(()) => Ok(Accepted { object: write.object, warnings: write.warnings, strict_errors }),
+        Ok(()) => Ok(AcceptedObject { object: write.object, warnings: write.warnings, strict_errors }),
         Err(Rejection::Invalid(errors)) => {
             let message = errors.invalid_message(&kind.kind, write.object.field("metadata").text("name"));
-            Err(Refused::Invalid { message, errors, strict_errors })
+            Err(AdmitError::Invalid { message, errors, strict_errors })
         }
-        Err(rejection) => Err(Refused::BadRequest(rejection.to_string())),
+        Err(rejection) => Err(AdmitError::BadRequest(rejection.to_string())),
     }
 }
 
-/// Resets what users may not set in a new object, and drops what is gated.
+/// Resets fields that users may not set in a new object, and drops gated ones.
 pub fn prepare_create(resource: &Resource<'_>, object: &mut Value, context: &Context<'_>) {
     (resource.strategy.prepare_create)(object, context);
     if let Some(of) = type_of(resource, object) {

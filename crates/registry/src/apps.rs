@@ -15,7 +15,7 @@ use crate::core::volume_claim::{self, Lenience};
 use crate::document::same;
 use crate::meta::{self, immutable, invalid, non_negative};
 use crate::render;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::selectors::Selection;
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 use crate::workload::{self, template_options};
@@ -123,7 +123,7 @@ pub(crate) const STATEFUL_SET: Strategy = Strategy {
     prepare_create: workload::prepare_create,
     validate_create: |set, context, errors| {
         meta::validate(set, true, names::dns1123_label, errors);
-        let skip = Skip { template: false, claims: false, service_name: false };
+        let skip = SkippedParts { template: false, claims: false, service_name: false };
         validate_stateful_set(set, None, context, skip, errors);
     },
     prepare_update: workload::prepare_update,
@@ -437,13 +437,19 @@ pub(crate) fn validate_replica_status(object: &Value, old: &Value, not_ready: &s
 
 /// Parts that are not validated again.
 #[derive(Clone, Copy)]
-struct Skip {
+struct SkippedParts {
     template: bool,
     claims: bool,
     service_name: bool,
 }
 
-fn validate_stateful_set(set: &Value, old: Option<&Value>, context: &Context<'_>, skip: Skip, errors: &mut Errors) {
+fn validate_stateful_set(
+    set: &Value,
+    old: Option<&Value>,
+    context: &Context<'_>,
+    skip: SkippedParts,
+    errors: &mut Errors,
+) {
     let options = template_options(old, context);
     let (spec, at) = (set.field("spec"), Path::new("spec"));
     match spec.text("podManagementPolicy") {
@@ -510,7 +516,7 @@ fn template_with_claims(spec: &Value) -> Value {
     }
     let name = |claim: &Value| claim.field("metadata").text("name").to_owned();
     let mut volumes: Vec<Value> = Vec::with_capacity(claims.len());
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for claim in claims {
         let name = name(claim);
         if seen.insert(name.clone()) {
@@ -557,11 +563,11 @@ fn validate_stateful_set_strategy(strategy: &Value, at: &Path<'_>, errors: &mut 
 
 fn validate_stateful_set_update(set: &Value, old: &Value, context: &Context<'_>, errors: &mut Errors) {
     meta::validate_update(set, old, errors);
-    let skip = Skip { template: false, claims: true, service_name: true };
+    let skip = SkippedParts { template: false, claims: true, service_name: true };
     let mut old_errors = Errors::new();
     validate_stateful_set(old, Some(old), context, skip, &mut old_errors);
     // A template that was accepted once stays as it is.
-    let skip = Skip { template: !old_errors.is_empty(), ..skip };
+    let skip = SkippedParts { template: !old_errors.is_empty(), ..skip };
     validate_stateful_set(set, Some(old), context, skip, errors);
     let (spec, old_spec, at) = (set.field("spec"), old.field("spec"), Path::new("spec"));
     for name in ["selector", "volumeClaimTemplates", "serviceName", "podManagementPolicy"] {

@@ -6,14 +6,14 @@ use api::field::{Errors, Path};
 use api::json::Value;
 
 use crate::meta::validate_label_name;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 const MAX_REASON: usize = 1024;
 const MAX_MESSAGE: usize = 32 * 1024;
 
 /// Adds what is wrong with a list of conditions.
 pub(crate) fn validate(conditions: &[Value], at: &Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, condition) in conditions.iter().enumerate() {
         let here = at.index(index);
         let kind = condition.text("type");

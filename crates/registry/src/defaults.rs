@@ -14,18 +14,18 @@ use api::json::{self, Value};
 use api::types::{Field, Kind, Type};
 
 /// Fills in the defaults of an object in normal form. `now` is the time as text, for fields that default to it.
-pub fn apply(of: &'static Type, object: &mut Value, now: &str) {
+pub fn apply(object_type: &'static Type, object: &mut Value, now: &str) {
     if object.as_object().is_none() {
         return;
     }
-    let package = of.package.strip_prefix("k8s.io/api/").unwrap_or(of.package);
+    let package = object_type.package.strip_prefix("k8s.io/api/").unwrap_or(object_type.package);
     match package {
-        "core/v1" => core::apply(of.name, object),
-        "apps/v1" | "batch/v1" => apps::apply(of.name, object),
-        "admissionregistration/v1" => admission::apply(of.name, object),
-        _ => others(package, of.name, object, now),
+        "core/v1" => core::apply(object_type.name, object),
+        "apps/v1" | "batch/v1" => apps::apply(object_type.name, object),
+        "admissionregistration/v1" => admission::apply(object_type.name, object),
+        _ => others(package, object_type.name, object, now),
     }
-    for field in of.fields {
+    for field in object_type.fields.iter().filter(|_| object_type.has_defaults) {
         if let Some(text) = field.default.filter(|_| !object.has(field.name) || !field.pointer) {
             set_declared(object, field, text);
         }
@@ -33,7 +33,7 @@ pub fn apply(of: &'static Type, object: &mut Value, now: &str) {
     let Some(fields) = object.as_object_mut() else { return };
     let mut next = 0;
     for (key, value) in fields.iter_mut() {
-        let Some((index, field)) = of.find_from(next, key) else { continue };
+        let Some((index, field)) = object_type.find_from(next, key) else { continue };
         next = index.saturating_add(1);
         if matches!(field.kind, Kind::Struct(_) | Kind::List(_) | Kind::Map(_)) {
             descend(&field.kind, value, now, field.go_type.ends_with("ResourceList"));

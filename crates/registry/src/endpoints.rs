@@ -18,7 +18,7 @@ use crate::core::service::validate_ordinary_address;
 use crate::document::same;
 use crate::generic;
 use crate::meta::{self, invalid};
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::Strategy;
 
 const PROTOCOLS: [&str; 3] = ["SCTP", "TCP", "UDP"];
@@ -72,7 +72,7 @@ fn drop_topology(slice: &mut Value, old: Option<&Value>) {
         return;
     }
     let node = |endpoint: &Value| endpoint.field("deprecatedTopology").text(LABEL_HOSTNAME).to_owned();
-    let known: Seen<String> = old.map(|old| old.list("endpoints").iter().map(node).collect()).unwrap_or_default();
+    let known: SeenKeys<String> = old.map(|old| old.list("endpoints").iter().map(node).collect()).unwrap_or_default();
     for endpoint in slice.list_mut("endpoints") {
         let name = node(endpoint);
         let is_kept = !name.is_empty() && known.contains(&name) && names::dns1123_subdomain(&name).is_empty();

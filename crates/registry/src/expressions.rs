@@ -7,7 +7,7 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::structural_schema::Schema;
 use cel::env::EnvError;
-use cel_kubernetes::compile::{CompileError, Compiled, Environment};
+use cel_kubernetes::compile::{CompileError, CompiledExpression, Environment};
 use cel_kubernetes::environments::{Language, admission, device, devices, node_affinity, printer_column, toleration};
 use cel_kubernetes::places::InputError;
 use cel_kubernetes::prospect::Prospect;
@@ -109,7 +109,12 @@ impl Environments {
     ///
     /// # Errors
     /// Why it cannot be used.
-    pub fn compile(&self, place: Place, schema: Option<&Value>, expression: &str) -> Result<Compiled, Refusal> {
+    pub fn compile(
+        &self,
+        place: Place,
+        schema: Option<&Value>,
+        expression: &str,
+    ) -> Result<CompiledExpression, Refusal> {
         let result = match place {
             Place::Toleration => self.toleration.compile(expression),
             Place::NodeAffinity => self.node_affinity.compile(expression),
@@ -183,7 +188,7 @@ impl From<CompileError> for Refusal {
     }
 }
 
-/// Adds what is wrong with an expression.
+/// Adds the errors of an expression.
 pub(crate) fn validate(compiler: &dyn Expressions, place: Place, expression: &str, at: Path<'_>, errors: &mut Errors) {
     match compiler.check(place, None, expression) {
         Ok(_) => {}

@@ -10,7 +10,7 @@ use api::json::Value;
 
 use crate::core::pod::prepare::reset_metadata;
 use crate::generic;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::{Part, Strategy};
 
 const PACKAGE: &str = "k8s.io/api/flowcontrol/v1";
@@ -52,7 +52,7 @@ const STATUS: &[(&str, Part)] = &[(
 
 fn validate_status(object: &Value, errors: &mut Errors) {
     let at = Path::new("status.conditions");
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, condition) in object.field("status").list("conditions").iter().enumerate() {
         let at = at.index(index);
         let kind = condition.text("type");

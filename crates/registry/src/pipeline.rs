@@ -2,14 +2,14 @@
 //!
 //! A server and the offline tools run the same lists, so that `celplane check` and the server accept, change and warn
 //! alike. A step is a rule of the kind ([`Rules`]) or an operation on metadata that is the same for all kinds. Steps
-//! that need the server (admission plugins, allocation) are [`Outside`]: the server stops there and performs them,
+//! that need the server (admission plugins, allocation) are [`ServerStep`]: the server stops there and performs them,
 //! tools skip them. Follows `BeforeCreate` and `BeforeUpdate` of Kubernetes' `registry/rest`.
 
 use api::field::Errors;
 use api::json::Value;
-use api::types::GivenEmpty;
+use api::types::EmptyPositions;
 
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 /// One step of a write. The object is in the stored version and in normal form when the first one runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,12 +37,12 @@ pub enum Step {
     /// Collects the warnings of the kind.
     Warn,
     /// A step of the server.
-    Outside(Outside),
+    Outside(ServerStep),
 }
 
 /// A step that only the server can perform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outside {
+pub enum ServerStep {
     /// Keeps metadata of the stored object that an update does not change.
     Keep,
     /// Admission plugins change the object.
@@ -59,38 +59,39 @@ const CREATE: &[Step] = &[
     Step::MergeOwners,
     Step::Default,
     Step::ResetMetadata,
-    Step::Outside(Outside::Mutate),
+    Step::Outside(ServerStep::Mutate),
     // Plugins may have changed it.
     Step::Namespace,
     Step::Identify,
     Step::Prepare,
     Step::Validate,
-    Step::Settle,
     Step::Canonicalize,
+    Step::Outside(ServerStep::Complete),
+    Step::Warn,
+    Step::Outside(ServerStep::Admit),
+    // Kubernetes: the form that objects have after having been stored, which validating admission does not see.
+    Step::Settle,
     // Fields that preparation left empty, so that the next update does not seem to set them.
     Step::Default,
     Step::Normalize,
-    Step::Outside(Outside::Complete),
-    Step::Warn,
-    Step::Outside(Outside::Admit),
 ];
 
 /// The steps of updating an object or a part of it.
 const UPDATE: &[Step] = &[
     Step::Namespace,
     Step::MergeOwners,
-    Step::Outside(Outside::Keep),
+    Step::Outside(ServerStep::Keep),
     Step::Default,
-    Step::Outside(Outside::Mutate),
+    Step::Outside(ServerStep::Mutate),
     Step::Prepare,
     Step::Validate,
-    Step::Settle,
     Step::Canonicalize,
+    Step::Outside(ServerStep::Complete),
+    Step::Warn,
+    Step::Outside(ServerStep::Admit),
+    Step::Settle,
     Step::Default,
     Step::Normalize,
-    Step::Outside(Outside::Complete),
-    Step::Warn,
-    Step::Outside(Outside::Admit),
 ];
 
 /// The stored object that an update is about.
@@ -135,7 +136,7 @@ pub struct Write<'a> {
     /// The object.
     pub object: Value,
     /// Places of empty lists and maps in the document that was sent.
-    pub given_empty: &'a GivenEmpty,
+    pub given_empty: &'a EmptyPositions,
     /// The stored object; missing for a new one.
     pub update: Option<Update<'a>>,
     /// The namespace of the request; empty for kinds without namespaces.
@@ -157,7 +158,7 @@ pub enum Rejection {
     Invalid(Errors),
     /// The caller would skip a step.
     #[error("the step {0:?} was not performed")]
-    Skipped(Outside),
+    Skipped(ServerStep),
 }
 
 /// The steps that have not run yet.
@@ -181,7 +182,7 @@ impl Pipeline {
 
     /// The steps after a step of the server, for objects that were made in another way than by the steps before it.
     #[must_use]
-    pub fn after(mut self, outside: Outside) -> Self {
+    pub fn after(mut self, outside: ServerStep) -> Self {
         while let Some((step, rest)) = self.rest.split_first() {
             self.rest = rest;
             if *step == Step::Outside(outside) {
@@ -195,7 +196,12 @@ impl Pipeline {
     ///
     /// # Errors
     /// The object is rejected; or another step of the server comes first, which the caller would skip.
-    pub fn run_until(&mut self, outside: Outside, write: &mut Write<'_>, rules: &dyn Rules) -> Result<(), Rejection> {
+    pub fn run_until(
+        &mut self,
+        outside: ServerStep,
+        write: &mut Write<'_>,
+        rules: &dyn Rules,
+    ) -> Result<(), Rejection> {
         while let Some((step, rest)) = self.rest.split_first() {
             self.rest = rest;
             match *step {
@@ -205,6 +211,17 @@ impl Pipeline {
             }
         }
         Err(Rejection::Skipped(outside))
+    }
+
+    /// Runs the steps after the last one of the server.
+    ///
+    /// # Errors
+    /// Another step of the server comes first, which the caller would skip.
+    pub fn run_rest(self, write: &mut Write<'_>, rules: &dyn Rules) -> Result<(), Rejection> {
+        self.rest.iter().try_for_each(|step| match *step {
+            Step::Outside(other) => Err(Rejection::Skipped(other)),
+            step => run(step, write, rules),
+        })
     }
 
     /// Runs all steps but those of the server.
@@ -268,7 +285,7 @@ pub fn check_namespace(object: &mut Value, expected: &str) -> Result<(), Rejecti
 #[must_use]
 pub fn merge_owners(object: &mut Value, when: &str) -> Vec<String> {
     let owners = object.field("metadata").list("ownerReferences");
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     let is_new: Vec<bool> = owners.iter().map(|owner| seen.insert(identity_of(owner))).collect();
     drop(seen);
     if !is_new.contains(&false) {
@@ -353,52 +370,54 @@ mod tests {
         }
     }
 
-    fn write<'a>(object: Value, given_empty: &'a GivenEmpty) -> Write<'a> {
+    fn write<'a>(object: Value, given_empty: &'a EmptyPositions) -> Write<'a> {
         let identity = Identity { uid: "u", now: "2026-01-01T00:00:00Z", name_suffix: "abcde" };
         Write { object, given_empty, update: None, namespace: "default", identity, warnings: Vec::new() }
     }
 
     #[test]
     fn server_and_tools_run_the_same_steps() {
-        let given_empty = GivenEmpty::default();
+        let given_empty = EmptyPositions::default();
         let document = api::json!({"metadata": {"generateName": "web-"}});
         let (online, offline) = (Recorder::default(), Recorder::default());
         let mut served = write(document.clone(), &given_empty);
         let mut steps = Pipeline::create();
-        for outside in [Outside::Mutate, Outside::Complete, Outside::Admit] {
+        for outside in [ServerStep::Mutate, ServerStep::Complete, ServerStep::Admit] {
             steps.run_until(outside, &mut served, &online).unwrap();
         }
+        steps.run_rest(&mut served, &online).unwrap();
         let mut checked = write(document, &given_empty);
         Pipeline::create().run_offline(&mut checked, &offline).unwrap();
         assert_eq!(online.0, offline.0);
         assert_eq!(served.object, checked.object);
         assert_eq!(served.warnings, checked.warnings);
         assert_eq!(checked.object.field("metadata").text("name"), "web-abcde");
-        let expected = ["default", "prepare", "validate", "canonicalize", "default", "normalize", "warn"];
+        let expected = ["default", "prepare", "validate", "canonicalize", "warn", "default", "normalize"];
         assert_eq!(*offline.0.borrow(), expected);
     }
 
     #[test]
-    fn every_list_ends_with_admission() {
+    fn admission_is_the_last_step_of_the_server() {
         for pipeline in [Pipeline::create(), Pipeline::update()] {
-            assert_eq!(pipeline.rest.last(), Some(&Step::Outside(Outside::Admit)));
+            assert_eq!(pipeline.after(ServerStep::Admit).rest, [Step::Settle, Step::Default, Step::Normalize]);
         }
     }
 
     #[test]
     fn step_of_the_server_cannot_be_skipped() {
-        let given_empty = GivenEmpty::default();
+        let given_empty = EmptyPositions::default();
         let mut new = write(Value::object(), &given_empty);
         let rules = Recorder::default();
-        let skipped = Pipeline::create().run_until(Outside::Admit, &mut new, &rules);
-        assert_eq!(skipped, Err(Rejection::Skipped(Outside::Mutate)));
-        let mut last = Pipeline::create().after(Outside::Admit);
-        assert_eq!(last.run_until(Outside::Admit, &mut new, &rules), Err(Rejection::Skipped(Outside::Admit)));
+        let skipped = Pipeline::create().run_until(ServerStep::Admit, &mut new, &rules);
+        assert_eq!(skipped, Err(Rejection::Skipped(ServerStep::Mutate)));
+        assert_eq!(Pipeline::create().run_rest(&mut new, &rules), Err(Rejection::Skipped(ServerStep::Mutate)));
+        let mut last = Pipeline::create().after(ServerStep::Admit);
+        assert_eq!(last.run_until(ServerStep::Admit, &mut new, &rules), Err(Rejection::Skipped(ServerStep::Admit)));
     }
 
     #[test]
     fn invalid_object_stops_at_validation() {
-        let given_empty = GivenEmpty::default();
+        let given_empty = EmptyPositions::default();
         let rules = Recorder::default();
         let mut new = write(api::json!({"wrong": true}), &given_empty);
         let rejected = Pipeline::update().run_offline(&mut new, &rules);

@@ -19,7 +19,7 @@ use api::json::Value;
 pub use checks::{Violation, Violations, violations};
 pub use configuration::Configuration;
 pub use existing::{MAX_PODS, Survey};
-pub use policy::{Level, Policy, Standard, Version};
+pub use policy::{Level, LevelVersion, Policy, Version};
 
 /// Subresources of pods that do not carry a pod spec to evaluate.
 const IGNORED_SUBRESOURCES: [&str; 8] =
@@ -54,7 +54,7 @@ pub struct Evaluation {
     /// The mode it was made for.
     pub mode: Mode,
     /// The standard.
-    pub standard: Standard,
+    pub standard: LevelVersion,
     /// Whether the pod satisfies it.
     pub is_allowed: bool,
 }
@@ -86,8 +86,8 @@ impl Decision {
 
     /// The decision for pods in namespaces where every mode is privileged.
     #[must_use]
-    pub fn privileged(enforce: Standard) -> Self {
-        let latest = Standard { level: Level::Privileged, version: Version::Latest };
+    pub fn privileged(enforce: LevelVersion) -> Self {
+        let latest = LevelVersion { level: Level::Privileged, version: Version::Latest };
         Decision {
             annotations: vec![("enforce-policy", latest.to_string())],
             evaluations: vec![Evaluation { mode: Mode::Enforce, standard: enforce, is_allowed: true }],
@@ -160,9 +160,9 @@ pub fn evaluate(
     if let Some(errors) = policy_errors {
         decision.annotations.push(("error", format!("Failed to parse policy: {errors}")));
     }
-    let mut results: Vec<(Standard, Violations)> = Vec::with_capacity(3);
+    let mut results: Vec<(LevelVersion, Violations)> = Vec::with_capacity(3);
     // Modes often share a standard, which is then evaluated once.
-    let mut find = |standard: Standard| -> Violations {
+    let mut find = |standard: LevelVersion| -> Violations {
         if let Some((_, known)) = results.iter().find(|(it, _)| *it == standard) {
             return known.clone();
         }
@@ -197,6 +197,6 @@ pub fn evaluate(
     decision
 }
 
-fn quoted(standard: Standard) -> String {
+fn quoted(standard: LevelVersion) -> String {
     go_text::quote(&standard.to_string())
 }

@@ -16,7 +16,7 @@ pub use self::others::SCALES;
 pub use self::storage::default_class;
 
 use api::age::human_duration;
-use api::json::{Unread, Value};
+use api::json::{NameFilter, Value};
 use api::time::Timestamp;
 
 /// A column.
@@ -40,7 +40,7 @@ pub struct Printer {
     /// The cells of an object, one per column.
     pub cells: fn(&Value, Timestamp) -> Vec<Value>,
     /// Names of fields that no cell and no condition of a row comes from, wherever they stand.
-    pub unread: Unread,
+    pub unread: NameFilter,
 }
 
 impl Printer {
@@ -50,6 +50,34 @@ impl Printer {
     pub fn has_null_rows(&self) -> bool {
         self.columns.iter().any(|column| column.name == "Created At")
     }
+
+    /// The cells of an object that stay as they are while time passes; none if others than its age change.
+    #[must_use]
+    pub fn lasting_cells(&self, object: &Value) -> Option<LastingCells> {
+        // Every cell that depends on the time differs between these two moments.
+        let [early, late] = [i64::MIN / 4, i64::MAX / 4].map(|seconds| Timestamp { seconds, ..Timestamp::ZERO });
+        let (cells, others) = ((self.cells)(object, early), (self.cells)(object, late));
+        let mut differing = cells.iter().zip(&others).enumerate().filter(|(_, (cell, other))| cell != other);
+        let changing = differing.next().map(|(index, _)| index);
+        if differing.next().is_some() || cells.len() != others.len() {
+            return None;
+        }
+        let Some(index) = changing else { return Some(LastingCells { cells, age: None }) };
+        let created = Timestamp::parse(object.str_at(&["metadata", "creationTimestamp"])?).ok()?;
+        // Ages are exact in their first seconds: one that counts from another time differs here.
+        let soon = Timestamp { seconds: created.seconds.saturating_add(1), ..Timestamp::ZERO };
+        let is_age = (self.cells)(object, soon).get(index) == Some(&age(object, soon));
+        is_age.then_some(LastingCells { cells, age: Some((index, created.seconds)) })
+    }
+}
+
+/// The cells of an object without its age.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LastingCells {
+    /// The cells; that of the age is to be replaced.
+    pub cells: Vec<Value>,
+    /// Index of the cell that shows the age, and the time of creation in seconds since 1970; none if there is no age.
+    pub age: Option<(usize, i64)>,
 }
 
 const fn text(name: &'static str, description: &'static str) -> Column {
@@ -72,7 +100,7 @@ pub(crate) const PLAIN: Printer =
     Printer { columns: &[NAME, AGE], cells: |object, now| vec![name(object), age(object, now)], unread: UNREAD };
 
 /// Fields that hardly any printer reads.
-const UNREAD: Unread = Unread::new(&["managedFields"]);
+const UNREAD: NameFilter = NameFilter::new(&["managedFields"]);
 
 fn is_deleting(object: &Value) -> bool {
     object.at(&["metadata", "deletionTimestamp"]).is_some_and(|it| !it.is_null())
@@ -121,11 +149,12 @@ fn label_text(labels: Option<&Value>) -> String {
     if entries.is_empty() { "<none>".to_owned() } else { entries.join(",") }
 }
 
-/// A label selector as text, or `<none>`.
+/// A label selector as text, `<none>` if it is empty, `<error>` if it is invalid.
 fn selector_text(selector: Option<&Value>) -> String {
     let selector = selector.and_then(|it| api::json::from_value::<api::meta::v1::LabelSelector>(it).ok());
-    match selector.and_then(|it| it.to_selector().ok()) {
-        Some(selector) if !selector.is_empty() => selector.to_string(),
+    match selector.map(|it| it.to_selector()) {
+        Some(Ok(selector)) if !selector.is_empty() => selector.to_string(),
+        Some(Err(_)) => "<error>".to_owned(),
         _ => "<none>".to_owned(),
     }
 }
@@ -149,6 +178,64 @@ mod tests {
 
     /// The recorded tables were made at this time.
     const NOW: &str = "2000-01-01T00:00:00Z";
+
+    #[test]
+    fn recorded_selectors_and_ages_agree() {
+        let cases = |text: &'static str| text.lines().map(|line| (api::json::parse(line.as_bytes()).unwrap(), line));
+        let mut selectors = 0;
+        for (case, line) in cases(include_str!("../../matching/tests/data/matching.jsonl")) {
+            if let Some(formatted) = case.str_at(&["expected", "formatted"]) {
+                let selector = case.at(&["input", "selector"]).filter(|it| !it.is_null());
+                assert_eq!(selector_text(selector), formatted, "{line}");
+                selectors += 1;
+            }
+        }
+        let now = Timestamp::parse(NOW).unwrap();
+        let mut ages = 0;
+        for (case, line) in cases(include_str!("../../api/tests/data/scalars.jsonl")) {
+            if case.str_at(&["input", "fn"]) == Some("dateCell") {
+                let text = case.list_at(&["input", "args"])[0].as_str().unwrap();
+                let nanos = text.parse::<i64>().ok();
+                // Objects show whole seconds; the age is counted from them, toward zero.
+                let time = nanos.map(|nanos| Timestamp { seconds: now.seconds - nanos / 1_000_000_000, nanos: 0 });
+                let time = time.map(|time| time.to_string());
+                assert_eq!(Some(since(time.as_deref(), now).as_str()), case.str_at(&["expected", "cell"]), "{line}");
+                ages += 1;
+            }
+        }
+        assert_eq!((selectors, ages), (61, 8));
+    }
+
+    #[test]
+    fn lasting_cells_are_the_cells_at_any_time() {
+        let (mut lasting, mut passing) = (0, 0);
+        for line in include_str!("../tests/data/printers.jsonl").lines() {
+            let case = api::json::parse(line.as_bytes()).unwrap();
+            let mut object = case.at(&["input", "object"]).unwrap().clone();
+            let (api_version, kind) = (object.str_at(&["apiVersion"]).unwrap(), object.str_at(&["kind"]).unwrap());
+            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+            let mut all = resources::all().iter();
+            let found = all.find(|it| it.group == group && it.versions.contains(&version) && it.kind == kind);
+            let Some(printer) = found.map(|found| found.printer) else { continue };
+            for created in ["1999-12-31T23:50:00Z", "2000-01-01T00:10:00Z"] {
+                api::metadata::set(&mut object, "creationTimestamp", created);
+                let Some(kept) = printer.lasting_cells(&object) else {
+                    passing += 1;
+                    continue;
+                };
+                lasting += 1;
+                for now in [NOW, "2000-01-01T00:00:07Z", "2012-03-04T05:06:07Z"] {
+                    let now = Timestamp::parse(now).unwrap();
+                    let mut cells = kept.cells.clone();
+                    if let Some((index, seconds)) = kept.age {
+                        cells[index] = human_duration(now.seconds - seconds).into();
+                    }
+                    assert_eq!(cells, (printer.cells)(&object, now), "{line}");
+                }
+            }
+        }
+        assert!(lasting > 100 && passing > 0, "{lasting} {passing}");
+    }
 
     #[test]
     fn recorded_tables_agree() {

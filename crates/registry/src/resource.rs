@@ -19,7 +19,7 @@ use api::well_known::{EFFECT_NO_EXECUTE, EFFECT_NO_SCHEDULE};
 
 use crate::document::without_empty;
 use crate::meta::invalid;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 pub(crate) use self::claim::{CLAIM, CLAIM_TEMPLATE, validate_added_constraints};
 pub(crate) use self::class::DEVICE_CLASS;
@@ -52,7 +52,7 @@ impl Findings {
 
     /// Items that occur twice by `key`; declared.
     fn unique<'a>(&mut self, list: &'a [Value], at: &Path<'_>, key: impl Fn(&'a Value) -> &'a str) {
-        let mut seen = Seen::default();
+        let mut seen = SeenKeys::default();
         for (index, item) in list.iter().enumerate() {
             let key = key(item);
             if seen.contains(&key) {
@@ -172,7 +172,7 @@ fn validate_pool_name(name: &str, at: Path<'_>, errors: &mut Errors) {
 /// Conditions that must be met, or must not, before a pod is bound.
 fn validate_binding_conditions(device: &Value, at: &Path<'_>, findings: &mut Findings) {
     let lists = ["bindingConditions", "bindingFailureConditions"];
-    let required: Seen<&str> = device.texts("bindingConditions").collect();
+    let required: SeenKeys<&str> = device.texts("bindingConditions").collect();
     for name in lists {
         let here = at.child(name);
         if findings.fits(device.list(name), 4, here) {
@@ -183,7 +183,7 @@ fn validate_binding_conditions(device: &Value, at: &Path<'_>, findings: &mut Fin
     }
     for name in lists {
         let here = at.child(name);
-        let mut seen = Seen::default();
+        let mut seen = SeenKeys::default();
         for (index, condition) in device.texts(name).enumerate() {
             if !seen.insert(condition) {
                 findings.written.duplicate(here.index(index), condition);

@@ -51,12 +51,12 @@ pub struct Resource<'a> {
     /// Preparation and validation of objects, in their stored version.
     pub(crate) strategy: Strategy,
     /// Definition of a custom resource.
-    pub custom: Option<Custom<'a>>,
+    pub custom: Option<CustomRow<'a>>,
 }
 
 /// Additional parts of a custom resource's row. Such a row describes one version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Custom<'a> {
+pub struct CustomRow<'a> {
     /// The version.
     pub version: &'a str,
     /// The kind of its lists.
@@ -168,6 +168,22 @@ impl<'a> Resource<'a> {
         api_version(self.group, version)
     }
 
+    /// The deprecation warning of a version or kind, by the lifecycle tags of Kubernetes' API.
+    #[must_use]
+    pub fn deprecation(&self, version: &str) -> Option<String> {
+        let rest = match (self.group, version, self.kind) {
+            ("", "v1", "ComponentStatus") => "is deprecated in v1.19+",
+            ("", "v1", "Endpoints") => "is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
+            ("resource.k8s.io", "v1beta1", _) => "is deprecated in v1.35+, unavailable in v1.38+",
+            ("resource.k8s.io", "v1beta2", "DeviceTaintRule") => return None,
+            ("resource.k8s.io", "v1beta2", _) | ("resource.k8s.io", "v1alpha3", "DeviceTaintRule") => {
+                "is deprecated in v1.36+, unavailable in v1.39+"
+            }
+            _ => return None,
+        };
+        Some(format!("{} {} {rest}", self.api_version(version), self.kind))
+    }
+
     /// The version that objects are stored in.
     #[must_use]
     pub fn storage_version(&self) -> &'a str {
@@ -221,7 +237,7 @@ impl<'a> Resource<'a> {
 
     /// A row for a resource that users define: what such resources have in common.
     #[must_use]
-    pub const fn custom(custom: Custom<'a>) -> Self {
+    pub const fn custom(custom: CustomRow<'a>) -> Self {
         Self { unconditional_update: false, custom: Some(custom), ..ROW }
     }
 

@@ -10,19 +10,19 @@ const FEW: usize = 16;
 
 /// Keys that occurred before.
 #[derive(Debug)]
-pub(crate) struct Seen<K> {
+pub(crate) struct SeenKeys<K> {
     few: Vec<K>,
     /// All keys, once there are more than a few.
     many: BTreeSet<K>,
 }
 
-impl<K> Default for Seen<K> {
+impl<K> Default for SeenKeys<K> {
     fn default() -> Self {
-        Seen { few: Vec::new(), many: BTreeSet::new() }
+        SeenKeys { few: Vec::new(), many: BTreeSet::new() }
     }
 }
 
-impl<K: Ord> Seen<K> {
+impl<K: Ord> SeenKeys<K> {
     /// Whether the key occurred.
     pub(crate) fn contains(&self, key: &K) -> bool {
         if self.many.is_empty() { self.few.contains(key) } else { self.many.contains(key) }
@@ -51,9 +51,9 @@ impl<K: Ord> Seen<K> {
     }
 }
 
-impl<K: Ord> FromIterator<K> for Seen<K> {
+impl<K: Ord> FromIterator<K> for SeenKeys<K> {
     fn from_iter<I: IntoIterator<Item = K>>(keys: I) -> Self {
-        let mut seen = Seen::default();
+        let mut seen = SeenKeys::default();
         for key in keys {
             seen.insert(key);
         }
@@ -63,7 +63,7 @@ impl<K: Ord> FromIterator<K> for Seen<K> {
 
 /// The indexes of keys that occurred before.
 pub(crate) fn repeats<K: Ord>(keys: impl IntoIterator<Item = K>) -> impl Iterator<Item = usize> {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     keys.into_iter().enumerate().filter_map(move |(index, key)| (!seen.insert(key)).then_some(index))
 }
 
@@ -76,7 +76,7 @@ mod tests {
         for length in [0, 1, FEW - 1, FEW, FEW + 1, 3 * FEW] {
             let keys: Vec<usize> = (0..length).chain(0..length).collect();
             assert_eq!(repeats(&keys).collect::<Vec<_>>(), (length..2 * length).collect::<Vec<_>>(), "{length}");
-            let seen: Seen<usize> = keys.into_iter().collect();
+            let seen: SeenKeys<usize> = keys.into_iter().collect();
             assert!((0..length).all(|key| seen.contains(&key)) && !seen.contains(&length), "{length}");
             assert_eq!(seen.len(), length);
         }

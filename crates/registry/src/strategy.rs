@@ -28,31 +28,47 @@ pub struct Context<'a> {
     pub namespace_allows_admin_access: bool,
 }
 
+impl<'a> Context<'a> {
+    /// The context of rules that use neither the request nor the time, such as merging annotations.
+    #[must_use]
+    pub fn without_request(features: Features, expressions: &'a dyn Expressions) -> Self {
+        Context {
+            features,
+            expressions,
+            namespace: "",
+            now: "",
+            uid: "",
+            name_suffix: "",
+            namespace_allows_admin_access: false,
+        }
+    }
+}
+
 impl std::fmt::Debug for Context<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Context").field("features", &self.features).field("namespace", &self.namespace).finish()
     }
 }
 
-type Prepare = fn(&mut Value, &Context<'_>);
+type PrepareFn = fn(&mut Value, &Context<'_>);
 type PrepareUpdate = fn(&mut Value, &Value, &Context<'_>);
-type Validate = fn(&Value, &Context<'_>, &mut Errors);
+type ValidateFn = fn(&Value, &Context<'_>, &mut Errors);
 type ValidateUpdate = fn(&Value, &Value, &Context<'_>, &mut Errors);
-type Warn = fn(&Value, Option<&Value>, &Context<'_>) -> Vec<String>;
+type WarnFn = fn(&Value, Option<&Value>, &Context<'_>) -> Vec<String>;
 
 /// The meaning of one kind.
 #[derive(Debug, Clone, Copy)]
 pub struct Strategy {
     /// Resets and drops fields of a new object.
-    pub(crate) prepare_create: Prepare,
+    pub(crate) prepare_create: PrepareFn,
     /// Validates a new object.
-    pub(crate) validate_create: Validate,
+    pub(crate) validate_create: ValidateFn,
     /// Resets and drops fields of a changed object.
     pub(crate) prepare_update: PrepareUpdate,
     /// Validates a change.
     pub(crate) validate_update: ValidateUpdate,
     /// Returns the warnings for an accepted object.
-    pub(crate) warn: Warn,
+    pub(crate) warn: WarnFn,
     /// The last touch after validation.
     pub(crate) canonicalize: fn(&mut Value),
     /// Parts that are changed on their own.

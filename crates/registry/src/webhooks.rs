@@ -12,7 +12,7 @@ use crate::admission_policies::validate_conditions;
 use crate::generic;
 use crate::go_url;
 use crate::meta::{self, invalid};
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::{Context, Strategy};
 
 pub(crate) const WEBHOOKS: Strategy = Strategy {
@@ -229,7 +229,7 @@ fn validate_versions(hook: &Value, demands_known: bool, at: &Path<'_>, errors: &
         errors.required(*at, format!("must specify one of {}", VERSIONS.join(", ")));
         return;
     }
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, version) in versions.iter().enumerate() {
         if !seen.insert(*version) {
             errors.invalid(at.index(index), *version, "duplicate version");

@@ -9,7 +9,7 @@ use api::features::Features;
 use api::json;
 use api::json::Value;
 use api::time::Timestamp;
-use registry::admit::{self, Refused};
+use registry::admit::{self, AdmitError};
 use registry::custom_resource::CustomResource;
 use registry::custom_resource::printer_columns::{Columns, Request};
 use registry::expressions::{Environments, Languages};
@@ -31,9 +31,9 @@ fn context<'a>(environments: &'a Environments, features: Features) -> Context<'a
 }
 
 /// A definition that was accepted, in its first version; or why it was not.
-type Served = Result<CustomResource, String>;
+type DefinitionResult = Result<CustomResource, String>;
 
-fn serve(definition: &Value, environments: &Environments, languages: &Languages) -> Served {
+fn serve(definition: &Value, environments: &Environments, languages: &Languages) -> DefinitionResult {
     let resource = resources::find("apiextensions.k8s.io", "v1", "customresourcedefinitions").unwrap();
     let context = context(environments, Features::default());
     let accepted = admit::create(resource, definition, &context).map_err(|refused| refused.to_string())?;
@@ -44,7 +44,7 @@ fn serve(definition: &Value, environments: &Environments, languages: &Languages)
 fn objects_are_decided_as_the_reference_decides() {
     let languages = Languages::default();
     let environments = Environments::sharing(&languages).unwrap();
-    let mut definitions: HashMap<String, Served> = HashMap::new();
+    let mut definitions: HashMap<String, DefinitionResult> = HashMap::new();
     let mut table: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     let mut wrong = Vec::new();
     for line in include_str!("data/custom_resources.jsonl").lines() {
@@ -73,7 +73,7 @@ fn objects_are_decided_as_the_reference_decides() {
     assert!(wrong.is_empty(), "{} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-fn check(input: &Value, expected: &Value, served: &Served, environments: &Environments) -> Option<String> {
+fn check(input: &Value, expected: &Value, served: &DefinitionResult, environments: &Environments) -> Option<String> {
     let resource = match served {
         Ok(resource) => resource,
         Err(message) => {
@@ -104,9 +104,9 @@ fn check(input: &Value, expected: &Value, served: &Served, environments: &Enviro
             (accepted.warnings != texts(expected, "warnings"))
                 .then(|| format!("warnings {:?}\nexpected {expected}", accepted.warnings))
         }
-        Err(Refused::Decode(error)) => (expected.str_at(&["decodeError"]) != Some(&error))
+        Err(AdmitError::Decode(error)) => (expected.str_at(&["decodeError"]) != Some(&error))
             .then(|| format!("decode error {error}\nexpected {expected}")),
-        Err(Refused::Invalid { message, errors, strict_errors }) => {
+        Err(AdmitError::Invalid { message, errors, strict_errors }) => {
             let ours: Vec<String> = errors.iter().map(|it| format!("{} {it}", it.error_type.reason())).collect();
             let theirs = expected.get("errors").and_then(Value::as_array).unwrap_or_default().iter().map(|it| {
                 let text = |key: &str| it.str_at(&[key]).unwrap();

@@ -2,7 +2,7 @@
 
 use api::features::Features;
 use api::json::Value;
-use registry::admit::{self, Refused};
+use registry::admit::{self, AdmitError};
 use registry::expressions::Environments;
 use registry::resources;
 use registry::strategy::Context;
@@ -93,7 +93,7 @@ fn errors(new: &Value, old: Option<&Value>) -> Vec<String> {
     };
     match result {
         Ok(_) => Vec::new(),
-        Err(Refused::Invalid { errors, .. }) => errors.iter().map(ToString::to_string).collect(),
+        Err(AdmitError::Invalid { errors, .. }) => errors.iter().map(ToString::to_string).collect(),
         Err(other) => vec![other.to_string()],
     }
 }

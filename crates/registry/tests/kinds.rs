@@ -5,7 +5,7 @@
 
 use api::features::Features;
 use api::json::Value;
-use registry::admit::{self, Accepted, Refused};
+use registry::admit::{self, AcceptedObject, AdmitError};
 use registry::expressions::Environments;
 use registry::resources;
 use registry::strategy::Context;
@@ -48,7 +48,7 @@ fn check(case: &Value, context: &Context<'_>, wrong: &mut Vec<String>) {
     let expected: Vec<&str> = list.iter().map(|it| it.as_str().unwrap()).collect();
     let (found, stored) = match run(case, context) {
         Ok(accepted) => (Vec::new(), accepted.object),
-        Err(Refused::Invalid { errors, .. }) => (errors.iter().map(ToString::to_string).collect(), Value::Null),
+        Err(AdmitError::Invalid { errors, .. }) => (errors.iter().map(ToString::to_string).collect(), Value::Null),
         Err(other) => (vec![other.to_string()], Value::Null),
     };
     if found != expected {
@@ -60,7 +60,7 @@ fn check(case: &Value, context: &Context<'_>, wrong: &mut Vec<String>) {
     }
 }
 
-fn run(case: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
+fn run(case: &Value, context: &Context<'_>) -> Result<AcceptedObject, AdmitError> {
     let object = case.get("object").unwrap();
     let (api_version, kind) = (object.str_at(&["apiVersion"]).unwrap(), object.str_at(&["kind"]).unwrap());
     let resource = resources::find_by_api_version(api_version, kind).unwrap();

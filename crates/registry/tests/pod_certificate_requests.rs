@@ -2,7 +2,7 @@
 
 use api::features::Features;
 use api::json::Value;
-use registry::admit::{self, Accepted, Refused};
+use registry::admit::{self, AcceptedObject, AdmitError};
 use registry::expressions::Environments;
 use registry::resources;
 use registry::strategy::Context;
@@ -76,7 +76,7 @@ fn requests_of_nodes_and_answers_of_signers_follow_the_reference() {
             }
             answered(&mut object, case.get("answer"));
             expand(&mut object, chains);
-            let result: Result<Accepted, Refused> = if how == "create" {
+            let result: Result<AcceptedObject, AdmitError> = if how == "create" {
                 admit::create(resource, &object, &context)
             } else {
                 let mut stored = admit::create(resource, &old, &context).unwrap().object;
@@ -90,7 +90,9 @@ fn requests_of_nodes_and_answers_of_signers_follow_the_reference() {
             let expected: Vec<String> = list.iter().map(|it| it.as_str().unwrap().replace("CHAIN", &chain)).collect();
             let (found, stored) = match result {
                 Ok(accepted) => (Vec::new(), accepted.object),
-                Err(Refused::Invalid { errors, .. }) => (errors.iter().map(ToString::to_string).collect(), Value::Null),
+                Err(AdmitError::Invalid { errors, .. }) => {
+                    (errors.iter().map(ToString::to_string).collect(), Value::Null)
+                }
                 Err(other) => (vec![other.to_string()], Value::Null),
             };
             if found != expected {

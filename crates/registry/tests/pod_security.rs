@@ -7,7 +7,7 @@ use api::json::{self, Value};
 use registry::admit;
 use registry::expressions::Environments;
 use registry::pipeline::Rules as _;
-use registry::pod_security::{Configuration, Level, Policy, Standard, Survey, Version, evaluate, template};
+use registry::pod_security::{Configuration, Level, LevelVersion, Policy, Survey, Version, evaluate, template};
 use registry::resources;
 use registry::strategy::Context;
 
@@ -68,8 +68,8 @@ fn pods_and_templates_are_decided_as_recorded() {
     assert!(wrong.is_empty(), "{} of {count} cases:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-fn standard(level: Level, version: Version) -> Standard {
-    Standard { level, version }
+fn standard(level: Level, version: Version) -> LevelVersion {
+    LevelVersion { level, version }
 }
 
 fn policy_of(labels: Value) -> (Policy, String) {

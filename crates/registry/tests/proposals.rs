@@ -2,7 +2,7 @@
 
 use api::features::Features;
 use api::json::{Object, Value};
-use registry::admit::{self, Accepted, Refused};
+use registry::admit::{self, AcceptedObject, AdmitError};
 use registry::expressions::Environments;
 use registry::resources;
 use registry::strategy::Context;
@@ -29,7 +29,7 @@ fn fields_of_the_proposals_are_validated() {
         for (what, prefix, result) in run(case, &context) {
             let found = match result {
                 Ok(_) => Vec::new(),
-                Err(Refused::Invalid { errors, .. }) => {
+                Err(AdmitError::Invalid { errors, .. }) => {
                     errors.iter().map(|it| it.to_string().lines().next().unwrap().to_owned()).collect()
                 }
                 Err(other) => vec![other.to_string()],
@@ -44,7 +44,7 @@ fn fields_of_the_proposals_are_validated() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-type Outcome = (&'static str, &'static str, Result<Accepted, Refused>);
+type Outcome = (&'static str, &'static str, Result<AcceptedObject, AdmitError>);
 
 /// The object of a case, created or updated; a pod's spec also as a template.
 fn run(case: &Value, context: &Context<'_>) -> Vec<Outcome> {

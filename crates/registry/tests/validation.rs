@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use api::features::{Features, Gate};
 use api::json::{self, Value};
-use registry::admit::{self, Refused};
+use registry::admit::{self, AdmitError};
 use registry::expressions::Environments;
 use registry::resources;
 use registry::strategy::Context;
@@ -94,12 +94,12 @@ fn check(input: &Value, expected: &Value, environments: &Environments) -> Option
             (accepted.warnings != texts(expected, "warnings"))
                 .then(|| format!("warnings {:?}\nexpected {:?}", accepted.warnings, texts(expected, "warnings")))
         }
-        Err(Refused::Decode(error)) => (expected.str_at(&["decodeError"]) != Some(&error.to_string()))
+        Err(AdmitError::Decode(error)) => (expected.str_at(&["decodeError"]) != Some(&error.to_string()))
             .then(|| format!("decode error {error}\nexpected {expected}")),
-        Err(Refused::BadRequest(message)) => (expected.get("errors").is_some()
+        Err(AdmitError::BadRequest(message)) => (expected.get("errors").is_some()
             || expected.str_at(&["message"]) != Some(&message))
         .then(|| format!("bad request {message}\nexpected {expected}")),
-        Err(Refused::Invalid { message, errors, strict_errors }) => {
+        Err(AdmitError::Invalid { message, errors, strict_errors }) => {
             let ours: Vec<String> =
                 errors.iter().map(|it| without_diff(&format!("{}: {}", it.field, it.body())).to_owned()).collect();
             let theirs: Vec<String> = expected

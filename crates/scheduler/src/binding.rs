@@ -81,7 +81,7 @@ impl BindError {
 
     /// The message of the pod's event, in Kubernetes' words.
     #[must_use]
-    pub fn told(&self) -> String {
+    pub fn reported(&self) -> String {
         match self {
             BindError::NotLeading | BindError::Request(_) => format!("running Bind plugin \"DefaultBinder\": {self}"),
             BindError::VolumeTaken(_) | BindError::NotProvisioned(_) | BindError::VolumesTimedOut => {

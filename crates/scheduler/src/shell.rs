@@ -11,11 +11,11 @@ use api::well_known::{CONDITION_POD_SCHEDULED, DEFAULT_SCHEDULER};
 use client::election::Leadership;
 use client::events::Recorder;
 use client::{Client, Informers, Shutdown};
-use scheduling::aside::DeviceSearched;
+use scheduling::aside::DeviceSearchResult;
 use scheduling::cluster::PodKey;
 use scheduling::framework::Point;
 use scheduling::writes::Write;
-use scheduling::{Attempt, Outcome, Placement, Scheduler, Unplaced};
+use scheduling::{Attempt, FitError, Outcome, Placement, Scheduler};
 use telemetry::logs::chain;
 use tokio::task::{Id, JoinSet};
 use tokio::time::Instant;
@@ -51,7 +51,7 @@ enum TaskResult {
     /// Error, unless the pod was deleted.
     NotBound(Option<(Arc<Pod>, String)>),
     Reported,
-    Searched(Box<DeviceSearched>),
+    Searched(Box<DeviceSearchResult>),
 }
 
 /// A running task.
@@ -161,7 +161,7 @@ impl Shell {
         info!("Started scheduler");
         while !self.shutdown.is_requested() {
             let now = self.now();
-            self.sources.tell(&mut self.core, now);
+            self.sources.forward(&mut self.core, now);
             while let Some(ended) = self.running.try_join_next_with_id() {
                 self.ended(ended);
             }
@@ -426,14 +426,14 @@ impl Shell {
                     metrics.attempted("error", &tried.profile, tried.begun.elapsed());
                     warn!(pod = %pod.metadata.key(), node = %placement.node, err = %chain(&error), "Could not bind pod");
                     created.delete(&client).await;
-                    let why = (!error.pod_is_gone()).then(|| error.told());
+                    let why = (!error.pod_is_gone()).then(|| error.reported());
                     TaskResult::NotBound(why.map(|why| (pod, why)))
                 }
             }
         });
     }
 
-    fn reject(&mut self, pod: &Arc<Pod>, unplaced: Unplaced) {
+    fn reject(&mut self, pod: &Arc<Pod>, unplaced: FitError) {
         let (node, victims) = match &unplaced.nomination {
             // Room that was made once is not named for ever.
             None => ((!unplaced.keeps_nomination).then(Text::default), Vec::new()),

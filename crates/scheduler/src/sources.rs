@@ -9,20 +9,20 @@ use api::policy::v1::PodDisruptionBudget;
 use api::resource::v1::{DeviceClass, DeviceTaintRule, ResourceClaim, ResourceSlice};
 use api::storage::v1::{CSIDriver, CSINode, CSIStorageCapacity, StorageClass, VolumeAttachment};
 use client::informer::Change;
-use client::{Health, Informer, Informers, Kept};
+use client::{Health, Informer, Informers, KeptForm};
 use scheduling::Scheduler;
 use scheduling::cluster::{Object, ObjectKind};
 use tokio::sync::Notify;
 
 /// Passes the changes of one collection to the core.
-type Tell = Box<dyn FnMut(&mut Scheduler, Duration) + Send + Sync>;
+type ForwardFn = Box<dyn FnMut(&mut Scheduler, Duration) + Send + Sync>;
 
 /// All collections.
 pub struct Sources {
     informers: Informers,
     health: Health,
     pods: Informer<Pod>,
-    tell: Vec<Tell>,
+    report: Vec<ForwardFn>,
     ready: Arc<Notify>,
 }
 
@@ -31,7 +31,7 @@ impl Sources {
     #[must_use]
     pub fn start(informers: Informers, health: Health) -> Self {
         let pods = informers.all::<Pod>();
-        let mut sources = Self { informers, health, pods, tell: Vec::new(), ready: Arc::default() };
+        let mut sources = Self { informers, health, pods, report: Vec::new(), ready: Arc::default() };
         sources.follow::<Node>(|core, change, now| match change {
             Change::Deleted(node) => core.remove_node(&node.metadata.name, now),
             changed => core.set_node(changed.newest(), now),
@@ -80,14 +80,14 @@ impl Sources {
         sources
     }
 
-    fn follow<T: Kept>(&mut self, tell: fn(&mut Scheduler, &Change<T>, Duration)) {
+    fn follow<T: KeptForm>(&mut self, report: fn(&mut Scheduler, &Change<T>, Duration)) {
         let informer = self.informers.all::<T>();
         let mut changes = informer.changes_waking(self.ready.clone());
         let watched = informer.clone();
         self.health.add(format!("informer/{}", informer.name()), move || watched.health());
-        self.tell.push(Box::new(move |core, now| {
+        self.report.push(Box::new(move |core, now| {
             while let Some((_, change)) = changes.try_next() {
-                tell(core, &change, now);
+                report(core, &change, now);
             }
         }));
     }
@@ -109,9 +109,9 @@ impl Sources {
     }
 
     /// Passes all changes to the core.
-    pub fn tell(&mut self, core: &mut Scheduler, now: Duration) {
-        for tell in &mut self.tell {
-            tell(core, now);
+    pub fn forward(&mut self, core: &mut Scheduler, now: Duration) {
+        for report in &mut self.report {
+            report(core, now);
         }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use api::json::Text;
 use dra::constraints::look_ahead::LookAhead;
-use dra::{Budget, Deferred, Searched};
+use dra::{Budget, DeferredSearch, SearchOutcome};
 
 use crate::cluster::{CarriedEffort, Clock};
 
@@ -18,7 +18,7 @@ use crate::cluster::{CarriedEffort, Clock};
 pub struct DeviceSearch {
     pub(crate) uid: Text,
     pub(crate) namespace: Text,
-    pub(crate) search: Deferred,
+    pub(crate) search: DeferredSearch,
     pub(crate) cost_limit: u64,
     pub(crate) clock: Option<Clock>,
     pub(crate) timeout: Option<Duration>,
@@ -29,9 +29,9 @@ pub struct DeviceSearch {
 
 /// Result of a search.
 #[derive(Debug)]
-pub struct DeviceSearched {
+pub struct DeviceSearchResult {
     pub(crate) uid: Text,
-    pub(crate) result: Searched,
+    pub(crate) result: SearchOutcome,
     pub(crate) carried: CarriedEffort,
 }
 
@@ -50,14 +50,14 @@ impl DeviceSearch {
 
     /// Runs the search until it ends, the budget is used up, or no attempt waits for it any more.
     #[must_use]
-    pub fn run(self) -> DeviceSearched {
+    pub fn run(self) -> DeviceSearchResult {
         self.run_in_turn(&|| Duration::ZERO)
     }
 
     /// Like [`run`](Self::run), but in turns with other searches: `pause` is called periodically, waits for the
     /// next turn, and returns how long that took. Only the time of its own turns counts.
     #[must_use]
-    pub fn run_in_turn(self, pause: &dyn Fn() -> Duration) -> DeviceSearched {
+    pub fn run_in_turn(self, pause: &dyn Fn() -> Duration) -> DeviceSearchResult {
         let now = || self.clock.as_ref().map_or(Duration::ZERO, |clock| clock());
         let started = now();
         let paused = Cell::new(Duration::ZERO);
@@ -85,7 +85,7 @@ impl DeviceSearch {
             searches: self.carried.searches,
             time: taken(),
         };
-        DeviceSearched { uid: self.uid.clone(), result, carried }
+        DeviceSearchResult { uid: self.uid.clone(), result, carried }
     }
 }
 

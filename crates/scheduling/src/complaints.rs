@@ -20,9 +20,9 @@ pub(crate) fn find(
     pod: &PodInfo,
     diagnosis: &Diagnosis,
     cluster: &Cluster,
-    told: &mut ReportedComplaints,
+    reported: &mut ReportedComplaints,
 ) -> Vec<Complaint> {
-    let mut new = New { all: Vec::new(), places: HashMap::new(), told };
+    let mut new = NewComplaints { all: Vec::new(), places: HashMap::new(), reported };
     if !can_fail(pod) {
         return new.all;
     }
@@ -47,13 +47,13 @@ pub(crate) fn find(
 }
 
 /// Complaints that were not reported before.
-struct New<'t> {
+struct NewComplaints<'t> {
     all: Vec<Complaint>,
     places: HashMap<(Text, Text), usize>,
-    told: &'t mut ReportedComplaints,
+    reported: &'t mut ReportedComplaints,
 }
 
-impl New<'_> {
+impl NewComplaints<'_> {
     /// Adds a complaint, or counts its node. Returns the place of the complaint, if it is reported.
     fn add(&mut self, complaint: Complaint) -> Option<usize> {
         let key = complaint.key();
@@ -61,7 +61,7 @@ impl New<'_> {
             self.count(place);
             return Some(place);
         }
-        if self.all.len() >= REPORTED_MAX || !self.told.insert(key.clone()) {
+        if self.all.len() >= REPORTED_MAX || !self.reported.insert(key.clone()) {
             return None;
         }
         let place = self.all.len();

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use api::json::Text;
-pub(crate) use choice::{Choice, Chosen, NoNode};
+pub(crate) use choice::{Choice, ChosenNode, NoNode};
 pub use evaluations::Evaluation;
 pub(crate) use ranked::RankedNodes;
 pub use scores::{ScoreOf, Scores, score, score_remembering, score_timed};
@@ -90,7 +90,7 @@ impl<'c> Filters<'c> {
     /// Runs PreFilter of every plugin.
     ///
     /// # Errors
-    /// A plugin is against all nodes, or together they leave none.
+    /// A plugin rejects all nodes, or the plugins together leave none.
     pub fn new(profile: &'c Profile, pod: &'c PodInfo, cluster: &'c Cluster) -> Result<Self, PreFilterRejection> {
         Self::timed(profile, pod, cluster, &mut Timer::off())
     }
@@ -98,7 +98,7 @@ impl<'c> Filters<'c> {
     /// Like [`new`](Self::new), but measured.
     ///
     /// # Errors
-    /// A plugin is against all nodes, or together they leave none.
+    /// A plugin rejects all nodes, or the plugins together leave none.
     pub fn timed(
         profile: &'c Profile,
         pod: &'c PodInfo,
@@ -126,7 +126,7 @@ impl<'c> Filters<'c> {
             budget: cluster.meter(),
         };
         for enabled in profile.at(Point::Filter) {
-            let name = enabled.plugin.name();
+            let name = enabled.name();
             let begun = timer.begin_plugin();
             let said = enabled.plugin.pre_filter(pod, cluster);
             let status = match &said {

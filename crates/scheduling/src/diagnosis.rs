@@ -9,7 +9,12 @@ use std::sync::Arc;
 
 use crate::cluster::NodeId;
 use crate::framework::{Code, Status};
-use crate::plugins::taint_toleration;
+
+/// The plugin whose reasons are merged by taint.
+pub(crate) const TAINT_TOLERATION: &str = "TaintToleration";
+
+/// Prefix of every reason of that plugin; the taint follows.
+pub(crate) const UNTOLERATED_TAINT: &str = "node(s) had untolerated taint";
 
 /// Maximum number of distinct taints in a message.
 pub const NAMED_TAINTS: usize = 8;
@@ -90,7 +95,7 @@ impl Diagnosis {
         let mut taints: BTreeMap<&str, usize> = BTreeMap::new();
         for (count, status) in by_status.into_values().chain(rest) {
             for reason in &status.reasons {
-                let is_taint = status.plugin == taint_toleration::NAME && reason.starts_with(taint_toleration::REASON);
+                let is_taint = status.plugin == TAINT_TOLERATION && reason.starts_with(UNTOLERATED_TAINT);
                 let counts = if is_taint { &mut taints } else { &mut plain };
                 let entry = counts.entry(reason).or_default();
                 *entry = entry.saturating_add(count);
@@ -146,7 +151,7 @@ mod tests {
     }
 
     fn taint(name: &str) -> Status {
-        Status::unresolvable(format!("{} {{{name}: }}", taint_toleration::REASON)).by(taint_toleration::NAME)
+        Status::unresolvable(format!("{UNTOLERATED_TAINT} {{{name}: }}")).by(TAINT_TOLERATION)
     }
 
     #[test]

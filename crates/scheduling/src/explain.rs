@@ -117,7 +117,7 @@ impl Scheduler {
             self.profile(pod).ok_or_else(|| Status::error(format!("no profile for scheduler name \"{name}\"")))?;
         known.gate = profile.at(Point::PreEnqueue).find_map(|enabled| {
             let closed = enabled.plugin.pre_enqueue(pod, cluster).err()?;
-            Some(closed.by(enabled.plugin.name()))
+            Some(closed.by(enabled.name()))
         });
         let filters = match Filters::new(profile, pod, cluster) {
             Ok(filters) => filters,

@@ -80,14 +80,9 @@ impl Dependencies {
     }
 }
 
-/// A plugin. It keeps the default method of an extension point that it does not implement.
+/// A plugin. It keeps the default method of an extension point that it does not implement. Its name and its points are
+/// in its row of `plugins::ALL`.
 pub trait Plugin: Debug + Send + Sync {
-    /// The name in configuration files.
-    fn name(&self) -> &'static str;
-
-    /// Extension points of the plugin.
-    fn points(&self) -> &'static [Point];
-
     /// Events that might help a pod that it rejected.
     fn events(&self) -> Vec<Event> {
         Vec::new()

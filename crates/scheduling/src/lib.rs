@@ -43,4 +43,4 @@ pub use complaints::Complaint;
 pub use memory::Memory;
 pub use profile::Profile;
 pub use random::Random;
-pub use scheduler::{Attempt, Outcome, Placement, Scheduler, Unplaced};
+pub use scheduler::{Attempt, FitError, Outcome, Placement, Scheduler};

@@ -48,24 +48,29 @@ pub struct Registration {
     /// Extension points of the plugin.
     pub points: &'static [Point],
     /// Creates the plugin from its arguments; `null` for the defaults.
-    pub new: New,
+    pub new: PluginFactory,
     /// Writes its arguments out with their defaults; nothing where it takes none.
     pub write_args: Option<WriteArgs>,
 }
 
 /// Makes a plugin from its arguments.
-pub type New = fn(&Value, &Matcher) -> Result<Box<dyn Plugin>, ArgsError>;
+pub type PluginFactory = fn(&Value, &Matcher) -> Result<Box<dyn Plugin>, ArgsError>;
 
 /// Writes arguments out with their defaults.
 pub type WriteArgs = fn(&Value) -> Result<Value, ArgsError>;
 
-const fn plugin(name: &'static str, weight: i64, points: &'static [Point], new: New) -> Registration {
+const fn plugin(name: &'static str, weight: i64, points: &'static [Point], new: PluginFactory) -> Registration {
     Registration { name, weight, points, new, write_args: None }
 }
 
 impl Registration {
     const fn with_args(self, write_args: WriteArgs) -> Self {
         Registration { write_args: Some(write_args), ..self }
+    }
+
+    /// Enables a plugin of this row: its position in the order of each point at which it runs.
+    pub(crate) fn enable(&self, plugin: Box<dyn Plugin>, weight: i64, at: Vec<(Point, usize)>) -> EnabledPlugin {
+        EnabledPlugin::new((self.name, bit(self.name)), plugin, weight, at)
     }
 }
 
@@ -128,12 +133,10 @@ pub fn default_profile(matcher: &Matcher) -> Result<Profile, ArgsError> {
 /// Arguments that a plugin refuses.
 pub fn default_profile_with(args: &BTreeMap<&str, &Value>, matcher: &Matcher) -> Result<Profile, ArgsError> {
     let mut enabled = Vec::with_capacity(ALL.len());
-    for (place, plugin) in ALL.iter().enumerate() {
-        enabled.push(EnabledPlugin::everywhere(
-            (plugin.new)(args.get(plugin.name).copied().unwrap_or(&Value::Null), matcher)?,
-            plugin.weight,
-            place,
-        ));
+    for (place, registration) in ALL.iter().enumerate() {
+        let plugin = (registration.new)(args.get(registration.name).copied().unwrap_or(&Value::Null), matcher)?;
+        let at = registration.points.iter().map(|point| (*point, place)).collect();
+        enabled.push(registration.enable(plugin, registration.weight, at));
     }
     Ok(Profile::new(DEFAULT_SCHEDULER, enabled))
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use api::json::Text;
 
 use crate::framework::{Event, Plugin, Point};
-use crate::plugins;
 use crate::queue::PluginSet;
 
 /// The plugins for the pods of one scheduler name.
@@ -23,6 +22,7 @@ pub struct Profile {
 /// A plugin with its extension points in this profile.
 #[derive(Debug)]
 pub struct EnabledPlugin {
+    name: &'static str,
     /// The plugin.
     pub plugin: Box<dyn Plugin>,
     /// Weight of the normalized score.
@@ -34,15 +34,20 @@ pub struct EnabledPlugin {
 }
 
 impl EnabledPlugin {
-    /// Enables a plugin at all of its extension points, in the order of the list.
-    pub fn everywhere(plugin: Box<dyn Plugin>, weight: i64, place: usize) -> Self {
-        let at = plugin.points().iter().map(|point| (*point, place)).collect();
-        Self::at(plugin, weight, at)
+    /// A plugin under its name and the bit of that name.
+    pub(crate) fn new(
+        (name, bit): (&'static str, PluginSet),
+        plugin: Box<dyn Plugin>,
+        weight: i64,
+        at: Vec<(Point, usize)>,
+    ) -> Self {
+        EnabledPlugin { name, bit, events: plugin.events(), plugin, weight, at }
     }
 
-    /// A plugin that is enabled at some points.
-    pub fn at(plugin: Box<dyn Plugin>, weight: i64, at: Vec<(Point, usize)>) -> Self {
-        EnabledPlugin { bit: plugins::bit(plugin.name()), events: plugin.events(), plugin, weight, at }
+    /// The name in configuration files.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 }
 

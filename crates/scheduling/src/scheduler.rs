@@ -13,11 +13,11 @@ use api::core::v1::Pod;
 use api::json::Text;
 use api::well_known::DEFAULT_SCHEDULER;
 use matching::{Matcher, Meter};
-pub use outcome::{Attempt, Outcome, Placement, Unplaced};
+pub use outcome::{Attempt, FitError, Outcome, Placement};
 
 use crate::cluster::{Cluster, Devices, NodeInfo, PodInfo, Shapes};
 use crate::complaints;
-use crate::cycle::{Choice, Chosen, NoNode, Search, over_budget};
+use crate::cycle::{Choice, ChosenNode, NoNode, Search, over_budget};
 use crate::diagnosis::Diagnosis;
 use crate::framework::{Code, Point, Status};
 use crate::memory::Memory;
@@ -228,7 +228,7 @@ impl Scheduler {
         (attempt.evaluated_nodes, attempt.feasible_nodes, attempt.evaluations) = (evaluated, feasible, evaluations);
         let next_start = self.start.saturating_add(evaluated);
         let next_start = next_start.checked_rem(self.cluster.cache.order().len()).unwrap_or(0);
-        let Chosen { id, score } = node.map_err(|why| match why {
+        let ChosenNode { id, score } = node.map_err(|why| match why {
             NoNode::NoFit(diagnosis) => Failure::NoFit(diagnosis, next_start),
             NoNode::Error(status) => Failure::Error(status),
         })?;
@@ -240,7 +240,7 @@ impl Scheduler {
         timer.end(begun, Point::Reserve, "", status_of(&writes));
         let writes = writes.map_err(Failure::Error)?;
         let begun = timer.begin();
-        let permit = |it: &EnabledPlugin| it.plugin.permit(pod, node).map_err(|status| status.by(it.plugin.name()));
+        let permit = |it: &EnabledPlugin| it.plugin.permit(pod, node).map_err(|status| status.by(it.name()));
         let permitted = profile.at(Point::Permit).try_for_each(permit);
         timer.end(begun, Point::Permit, "", status_of(&permitted));
         permitted.map_err(Failure::Error)?;
@@ -268,7 +268,7 @@ impl Scheduler {
             Failure::NoNodes => {
                 self.queue.reject(queued, Rejection { by: 0, pending: 0 }, now);
                 let message = NO_NODES.to_owned();
-                Outcome::Unschedulable(Unplaced { message, ..Unplaced::default() })
+                Outcome::Unschedulable(FitError { message, ..FitError::default() })
             }
             Failure::Rejected(why) => {
                 // Only a change of the pod helps, which this plugin is woken by.
@@ -276,7 +276,7 @@ impl Scheduler {
                 self.queue.reject(queued, Rejection { by, pending: 0 }, now);
                 let count = self.cluster.cache.order().len();
                 let message = format!("0/{count} nodes are available: {why}.");
-                Outcome::Unschedulable(Unplaced { message, ..Unplaced::default() })
+                Outcome::Unschedulable(FitError { message, ..FitError::default() })
             }
             Failure::Error(status) => {
                 self.queue.reject(queued, Rejection { by: 0, pending: 0 }, now);
@@ -313,7 +313,7 @@ impl Scheduler {
                 let pending = bits(&diagnosis.pending);
                 let by: PluginSet = bits(&diagnosis.plugins) | pending;
                 self.queue.reject(queued, Rejection { by, pending }, now);
-                Outcome::Unschedulable(Unplaced {
+                Outcome::Unschedulable(FitError {
                     message: diagnosis.message(),
                     nomination,
                     keeps_nomination,
@@ -341,7 +341,7 @@ impl Scheduler {
             let begun = timer.begin();
             let answer = enabled.plugin.post_filter(&mut failed);
             let is_found = answer.as_ref().is_some_and(|answer| answer.nomination.is_some());
-            timer.end(begun, Point::PostFilter, enabled.plugin.name(), found_status(is_found));
+            timer.end(begun, Point::PostFilter, enabled.name(), found_status(is_found));
             let Some(answer) = answer else { continue };
             room.writes.extend(answer.writes);
             if let Some(nomination) = answer.nomination {
@@ -431,8 +431,8 @@ fn reserve(
     for enabled in profile.at(Point::Reserve) {
         let begun = timer.begin();
         let more = enabled.plugin.reserve(pod, node, cluster);
-        timer.end(begun, Point::Reserve, enabled.plugin.name(), status_of(&more));
-        writes.extend(more.map_err(|status| status.by(enabled.plugin.name()))?);
+        timer.end(begun, Point::Reserve, enabled.name(), status_of(&more));
+        writes.extend(more.map_err(|status| status.by(enabled.name()))?);
     }
     Ok(writes)
 }

@@ -42,7 +42,7 @@ pub enum Write {
     UseResourceClaim {
         /// The claim, as it was when the decision was made.
         claim: Arc<ResourceClaim>,
-        /// The devices; nothing where the claim has them already.
+        /// The devices; `None` if they are already allocated to the claim.
         allocation: Option<Arc<AllocationResult>>,
         /// Time limit for the readiness of the devices.
         timeout: Duration,

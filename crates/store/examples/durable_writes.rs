@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use celplane_store::{Embedded, ListOptions, Options, Outcome, Store, Write};
+use celplane_store::{EmbeddedStore, ListOptions, Options, Outcome, Store, Write};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,8 +24,8 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build().expect("a runtime");
     for (name, path) in [("redb", Some(directory.path().join("store"))), ("memory", None)] {
         let open = || match &path {
-            Some(path) => Embedded::open(path, Options::default()),
-            None => Embedded::in_memory(Options::default()),
+            Some(path) => EmbeddedStore::open(path, Options::default()),
+            None => EmbeddedStore::in_memory(Options::default()),
         };
         let store = Arc::new(open().expect("a store"));
         println!("-- {name}: {writers} writers, {writes} writes of {size} bytes each");
@@ -41,8 +41,8 @@ fn main() {
     }
 }
 
-async fn measure(store: &Arc<Embedded>, writers: usize, writes: usize, size: usize) {
-    let phase = |name: &'static str, work: fn(Arc<Embedded>, String, Vec<u8>) -> BoxFuture| {
+async fn measure(store: &Arc<EmbeddedStore>, writers: usize, writes: usize, size: usize) {
+    let phase = |name: &'static str, work: fn(Arc<EmbeddedStore>, String, Vec<u8>) -> BoxFuture| {
         let store = store.clone();
         async move {
             let started = Instant::now();

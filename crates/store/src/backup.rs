@@ -6,7 +6,7 @@
 
 use std::io::{self, Read};
 
-use crate::snapshot::Kept;
+use crate::snapshot::KeptEntry;
 use crate::{Cause, Error, Revision};
 
 /// Header of a backup: its last character is the format, a digit.
@@ -28,7 +28,7 @@ pub fn begin(revision: Revision, into: &mut Vec<u8>) {
 }
 
 /// Adds an entry.
-pub fn add(entry: &Kept, into: &mut Vec<u8>) {
+pub fn add(entry: &KeptEntry, into: &mut Vec<u8>) {
     let key_length = u32::try_from(entry.key.len()).unwrap_or(u32::MAX).to_le_bytes();
     let (revision, expires) = (entry.revision.to_le_bytes(), entry.expires_at_ms.to_le_bytes());
     frame(ENTRY, &[&revision, &expires, &key_length, entry.key.as_bytes(), &entry.value], into);
@@ -84,7 +84,7 @@ impl<R: Read> Reader<R> {
         self.revision
     }
 
-    fn entry(&mut self) -> Result<Option<Kept>, Error> {
+    fn entry(&mut self) -> Result<Option<KeptEntry>, Error> {
         let (tag, content) = read_frame(&mut self.source)?;
         match tag {
             ENTRY => {
@@ -98,7 +98,7 @@ impl<R: Read> Reader<R> {
 }
 
 impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Kept, Error>;
+    type Item = Result<KeptEntry, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.is_over {
@@ -117,12 +117,12 @@ fn format_of(line: &[u8]) -> Option<u64> {
     (name == known && format.is_ascii_digit()).then(|| u64::from(format.wrapping_sub(b'0')))
 }
 
-fn parse(content: &[u8]) -> Option<Kept> {
+fn parse(content: &[u8]) -> Option<KeptEntry> {
     let (revision, rest) = content.split_first_chunk()?;
     let (expires, rest) = rest.split_first_chunk()?;
     let (key_length, rest) = rest.split_first_chunk()?;
     let (key, value) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*key_length)).ok()?)?;
-    Some(Kept {
+    Some(KeptEntry {
         key: std::str::from_utf8(key).ok()?.into(),
         value: bytes::Bytes::copy_from_slice(value),
         revision: u64::from_le_bytes(*revision),
@@ -171,8 +171,8 @@ fn damaged(what: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn backup() -> (Vec<u8>, Vec<Kept>) {
-        let entry = |key: &str, length, revision, expires_at_ms| Kept {
+    fn backup() -> (Vec<u8>, Vec<KeptEntry>) {
+        let entry = |key: &str, length, revision, expires_at_ms| KeptEntry {
             key: key.into(),
             value: vec![b'x'; length].into(),
             revision,

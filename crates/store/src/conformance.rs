@@ -27,7 +27,7 @@ use bytes::Bytes;
 pub use history::{
     compaction_makes_the_past_too_old, paging_is_stable_while_writes_go_on, reads_at_a_revision_see_that_revision,
 };
-pub use linearizability::{Operation, Timed, concurrent_history_is_linearizable, find_violation};
+pub use linearizability::{Operation, TimedOperation, concurrent_history_is_linearizable, find_violation};
 pub use reading::{
     current_revision_never_falls, minimum_revision_is_kept, paging_walks_all_keys_once, prefixes_have_exact_bounds,
 };

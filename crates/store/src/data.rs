@@ -159,12 +159,12 @@ pub struct Event {
     /// New value; `None` if the key was deleted.
     pub value: Option<Bytes>,
     /// Previous value; `None` if the key did not exist.
-    pub previous: Option<Previous>,
+    pub previous: Option<PreviousValue>,
 }
 
 /// Value of a key before a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Previous {
+pub struct PreviousValue {
     /// The value.
     pub value: Bytes,
     /// The revision at which that was written.

@@ -27,16 +27,16 @@ use tokio::sync::{Semaphore, oneshot};
 use self::ballast::{Ballast, RESERVE_MIN};
 pub use self::containment::quiet_contained_panics;
 use self::file::{BackendFactory, FIRST_REVISION, LogFile, Medium, Position, damaged};
-pub use self::file::{Report, Salvage, Salvaged};
+pub use self::file::{Report, Salvage, SalvagedKey};
 use self::index::{Content, FoundEntry, Version};
-use self::state::{Recent, State};
+use self::state::{RecentEvents, State};
 use self::watcher::Watcher;
 use self::writer::{Command, Job, Reply, Writer};
 use crate::{
     Cause, Change, Entry, Error, ListOptions, Outcome, Page, Reading, Revision, Snapshot, Store, Watch, Write,
 };
 
-/// Options of an [`Embedded`] store.
+/// Options of an [`EmbeddedStore`] store.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Memory for redb's pages, at most.
@@ -116,7 +116,7 @@ impl Retention {
     }
 }
 
-/// Contents of an [`Embedded`] store.
+/// Contents of an [`EmbeddedStore`] store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Statistics {
     /// The revision of the last write.
@@ -132,8 +132,8 @@ pub struct Statistics {
 }
 
 /// A store in its own file, or in memory.
-pub struct Embedded {
-    shared: Arc<Shared>,
+pub struct EmbeddedStore {
+    shared: Arc<SharedState>,
     commands: mpsc::Sender<Command>,
     budget: Arc<Semaphore>,
     medium: Option<Medium>,
@@ -141,7 +141,7 @@ pub struct Embedded {
 }
 
 /// State shared by readers, watchers and the writer.
-struct Shared {
+struct SharedState {
     state: RwLock<State>,
     /// `None` in memory, after closing, and while a failed file is opened again.
     file: RwLock<Option<Arc<LogFile>>>,
@@ -152,7 +152,7 @@ struct Shared {
     in_memory: bool,
 }
 
-impl Embedded {
+impl EmbeddedStore {
     /// Opens the store in the file at `path`, which is made if it does not exist. Its directory must exist.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl Embedded {
     /// fails.
     ///
     /// # Errors
-    /// As [`Embedded::open`].
+    /// As [`EmbeddedStore::open`].
     pub fn open_backend<F>(backend: F, options: Options) -> Result<Self, Error>
     where
         F: Fn() -> io::Result<Box<dyn redb::StorageBackend>> + Send + Sync + 'static,
@@ -204,7 +204,7 @@ impl Embedded {
             }
             None => (None, Position { revision: FIRST_REVISION, compacted: 0 }),
         };
-        let recent = Recent::new(options.recent_bytes, in_memory);
+        let recent = RecentEvents::new(options.recent_bytes, in_memory);
         let mut state = State::new(position.revision, position.compacted, recent, in_memory);
         let mut expiring = Vec::new();
         if let Some(file) = &file {
@@ -219,7 +219,7 @@ impl Embedded {
         }
         let failure = Mutex::new(failure);
         let (state, file, commits) = (RwLock::new(state), RwLock::new(file), AtomicU64::new(0));
-        let shared = Arc::new(Shared { state, file, commits, failure, in_memory });
+        let shared = Arc::new(SharedState { state, file, commits, failure, in_memory });
         let (commands, receiver) = mpsc::channel();
         Writer::spawn(shared.clone(), medium.clone(), receiver, expiring, options.clone())?;
         let permits = u32::try_from(options.queued_bytes_max / BYTES_PER_PERMIT).unwrap_or(u32::MAX);
@@ -275,7 +275,7 @@ const LIST_CHUNK: usize = 1024;
 const INLINE_VALUES_MAX: usize = 32;
 
 #[async_trait]
-impl Store for Embedded {
+impl Store for EmbeddedStore {
     async fn current_revision(&self) -> Result<Revision, Error> {
         let state = self.shared.state();
         state.check_open()?;
@@ -436,7 +436,7 @@ impl Medium {
     }
 }
 
-impl Shared {
+impl SharedState {
     fn state(&self) -> RwLockReadGuard<'_, State> {
         self.state.read()
     }

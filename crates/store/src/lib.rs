@@ -1,7 +1,7 @@
 //! Revisioned storage for the API server: keys, opaque bytes, and one revision that every write moves on by one.
 //!
 //! * [`Store`] is the trait: get, list at a revision, guarded write, watch from a revision, compact.
-//! * [`Embedded`] keeps it in a file ([redb](https://docs.rs/redb)) or in memory.
+//! * [`EmbeddedStore`] keeps it in a file ([redb](https://docs.rs/redb)) or in memory.
 //! * `etcd::Etcd` (feature `etcd`) keeps it in etcd, for several API servers at once.
 //! * [`backup`] is a store as a stream of bytes.
 //! * `conformance` (feature of the same name) is the suite that every implementation passes.
@@ -10,10 +10,10 @@
 //! The caller defines the meaning of the bytes, and the keys.
 //!
 //! ```
-//! use celplane_store::{Embedded, ListOptions, Options, Outcome, Store, Write};
+//! use celplane_store::{EmbeddedStore, ListOptions, Options, Outcome, Store, Write};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), celplane_store::Error> {
-//! let store = Embedded::in_memory(Options::default())?;
+//! let store = EmbeddedStore::in_memory(Options::default())?;
 //! let start = store.current_revision().await?;
 //! let mut watch = store.watch("/registry/pods/", start).await?;
 //!
@@ -52,12 +52,12 @@ pub mod conformance;
 
 use async_trait::async_trait;
 
-pub use data::{Change, Entry, Event, Guard, ListOptions, Outcome, Page, Previous, Reading, Revision, Write};
+pub use data::{Change, Entry, Event, Guard, ListOptions, Outcome, Page, PreviousValue, Reading, Revision, Write};
 pub use embedded::{
-    Embedded, Options, Report, Retention, Salvage, Salvaged, Shrinking, Statistics, quiet_contained_panics,
+    EmbeddedStore, Options, Report, Retention, Salvage, SalvagedKey, Shrinking, Statistics, quiet_contained_panics,
 };
 pub use error::{Cause, Error};
-pub use snapshot::{Kept, Snapshot};
+pub use snapshot::{KeptEntry, Snapshot};
 pub use watch::{Batch, ProgressRequest, Source, Watch};
 
 /// A map from keys to bytes with history.

@@ -4,7 +4,7 @@ use crate::{Change, Entry, Error, Guard, Outcome, Revision, Store, Write};
 
 /// Result of [`modify`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Modified {
+pub enum ModifyResult {
     /// The change was written.
     Written {
         /// The revision it made.
@@ -28,7 +28,7 @@ pub async fn modify<E: From<Error>>(
     key: &str,
     known: Option<Entry>,
     mut decide: impl FnMut(Option<&Entry>) -> Result<Option<Change>, E>,
-) -> Result<Modified, E> {
+) -> Result<ModifyResult, E> {
     let mut fresh = known.is_none();
     let mut current = match known {
         Some(entry) => Some(entry),
@@ -37,9 +37,9 @@ pub async fn modify<E: From<Error>>(
     loop {
         let change = match decide(current.as_ref()) {
             // A missing key need not be deleted.
-            Ok(Some(Change::Delete)) if current.is_none() => return Ok(Modified::Kept),
+            Ok(Some(Change::Delete)) if current.is_none() => return Ok(ModifyResult::Kept),
             Ok(Some(change)) => change,
-            Ok(None) if fresh => return Ok(Modified::Kept),
+            Ok(None) if fresh => return Ok(ModifyResult::Kept),
             Err(error) if fresh => return Err(error),
             // The cached entry may have been out of date: only the store's own answer may end this without a write.
             Ok(None) | Err(_) => {
@@ -50,7 +50,7 @@ pub async fn modify<E: From<Error>>(
         };
         let guard = current.as_ref().map_or(Guard::Absent, |entry| Guard::Unchanged(entry.revision));
         match store.write(Write { key: key.to_owned(), guard, change }).await? {
-            Outcome::Done { revision } => return Ok(Modified::Written { revision }),
+            Outcome::Done { revision } => return Ok(ModifyResult::Written { revision }),
             Outcome::Conflict { current: now } => {
                 current = now;
                 fresh = true;

@@ -8,7 +8,7 @@ use crate::{Error, Revision};
 
 /// A key with its value, and all other data that must survive with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct KeptEntry {
     /// The key.
     pub key: Arc<str>,
     /// Last written value.
@@ -22,11 +22,14 @@ pub struct Kept {
 /// The values that were current at one revision, in the order of keys. Reading may block.
 pub struct Snapshot {
     revision: Revision,
-    kept: Box<dyn Iterator<Item = Result<Kept, Error>> + Send>,
+    kept: Box<dyn Iterator<Item = Result<KeptEntry, Error>> + Send>,
 }
 
 impl Snapshot {
-    pub(crate) fn new(revision: Revision, kept: impl Iterator<Item = Result<Kept, Error>> + Send + 'static) -> Self {
+    pub(crate) fn new(
+        revision: Revision,
+        kept: impl Iterator<Item = Result<KeptEntry, Error>> + Send + 'static,
+    ) -> Self {
         Self { revision, kept: Box::new(kept) }
     }
 
@@ -38,7 +41,7 @@ impl Snapshot {
 }
 
 impl Iterator for Snapshot {
-    type Item = Result<Kept, Error>;
+    type Item = Result<KeptEntry, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.kept.next()

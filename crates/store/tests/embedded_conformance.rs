@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use store::{Embedded, Options, Retention, Store, conformance};
+use store::{EmbeddedStore, Options, Retention, Store, conformance};
 
 /// Small buffers, so that slow paths are taken too.
 fn options(recent_bytes: usize) -> Options {
@@ -16,7 +16,7 @@ fn options(recent_bytes: usize) -> Options {
     }
 }
 
-async fn run_all(open: impl Fn() -> Embedded) {
+async fn run_all(open: impl Fn() -> EmbeddedStore) {
     for (name, property) in conformance::ALL {
         println!("{name}");
         let store: Arc<dyn Store> = Arc::new(open());
@@ -29,16 +29,16 @@ async fn run_all(open: impl Fn() -> Embedded) {
 async fn in_a_file() {
     let directory = tempfile::tempdir().unwrap();
     // One file for all properties: each finds the data of the others.
-    run_all(|| Embedded::open(directory.path().join("store"), options(4 << 20)).unwrap()).await;
+    run_all(|| EmbeddedStore::open(directory.path().join("store"), options(4 << 20)).unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_a_file_without_recent_events() {
     let directory = tempfile::tempdir().unwrap();
-    run_all(|| Embedded::open(directory.path().join("store"), options(0)).unwrap()).await;
+    run_all(|| EmbeddedStore::open(directory.path().join("store"), options(0)).unwrap()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn in_memory() {
-    run_all(|| Embedded::in_memory(options(0)).unwrap()).await;
+    run_all(|| EmbeddedStore::in_memory(options(0)).unwrap()).await;
 }

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use disk::Disk;
-use store::{Embedded, Error, ListOptions, Options, Outcome, Retention, Revision, Statistics, Store, Write};
+use store::{EmbeddedStore, Error, ListOptions, Options, Outcome, Retention, Revision, Statistics, Store, Write};
 
 pub(crate) fn options() -> Options {
     Options { retention: Retention::manual(), progress_interval: Duration::from_millis(50), ..Options::default() }
 }
 
-pub(crate) async fn put(store: &Embedded, key: &str, value: impl Into<bytes::Bytes>) -> Revision {
+pub(crate) async fn put(store: &EmbeddedStore, key: &str, value: impl Into<bytes::Bytes>) -> Revision {
     let current = store.get(key, 0).await.unwrap().entry;
     let write = match current {
         Some(entry) => Write::update(key, entry.revision, value),
@@ -26,7 +26,7 @@ pub(crate) async fn put(store: &Embedded, key: &str, value: impl Into<bytes::Byt
 }
 
 /// Statistics without the part that depends on whether the store was just opened.
-fn statistics(store: &Embedded) -> Statistics {
+fn statistics(store: &EmbeddedStore) -> Statistics {
     Statistics { recent_bytes: 0, ..store.statistics() }
 }
 
@@ -44,7 +44,7 @@ pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool)
 async fn reopening_gives_the_same_revision_and_data() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let store = Embedded::open(&path, options()).unwrap();
+    let store = EmbeddedStore::open(&path, options()).unwrap();
     put(&store, "/a", "1").await;
     let middle = put(&store, "/b", "1").await;
     put(&store, "/a", "2").await;
@@ -57,7 +57,7 @@ async fn reopening_gives_the_same_revision_and_data() {
     assert!(matches!(store.write(Write::create("/c", "")).await, Err(Error::Closed)));
     assert!(matches!(store.watch("", 1).await, Err(Error::Closed)));
 
-    let store = Embedded::open(&path, options()).unwrap();
+    let store = EmbeddedStore::open(&path, options()).unwrap();
     let after = (statistics(&store), store.list("", ListOptions::default()).await.unwrap());
     assert_eq!(before, after);
     let past = ListOptions { revision: Some(middle), ..ListOptions::default() };
@@ -77,7 +77,7 @@ async fn reopening_gives_the_same_revision_and_data() {
 #[tokio::test]
 async fn closing_ends_watches_and_answers_pending_requests() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Arc::new(Embedded::open(directory.path().join("store"), options()).unwrap());
+    let store = Arc::new(EmbeddedStore::open(directory.path().join("store"), options()).unwrap());
     let mut watch = store.watch("", 1).await.unwrap();
     let waiting = tokio::spawn(async move {
         loop {
@@ -103,7 +103,7 @@ async fn closing_ends_watches_and_answers_pending_requests() {
         }
     }
     assert!(matches!(waiting.await.unwrap(), Error::Closed));
-    let store = Embedded::open(directory.path().join("store"), options()).unwrap();
+    let store = EmbeddedStore::open(directory.path().join("store"), options()).unwrap();
     assert_eq!(store.statistics().keys, done);
 }
 
@@ -111,20 +111,20 @@ async fn closing_ends_watches_and_answers_pending_requests() {
 async fn a_file_in_use_is_locked() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let store = Embedded::open(&path, options()).unwrap();
-    let error = Embedded::open(&path, options()).err().unwrap();
+    let store = EmbeddedStore::open(&path, options()).unwrap();
+    let error = EmbeddedStore::open(&path, options()).err().unwrap();
     assert!(matches!(&error, Error::Locked { path: locked } if *locked == path), "{error:?}");
     assert_eq!(error.to_string(), format!("`{}` is in use by another process", path.display()));
     put(&store, "/a", "1").await;
     store.close().await.unwrap();
-    assert_eq!(Embedded::open(&path, options()).unwrap().statistics().keys, 1);
+    assert_eq!(EmbeddedStore::open(&path, options()).unwrap().statistics().keys, 1);
 }
 
 #[tokio::test]
 async fn a_file_of_a_newer_version_is_refused_and_not_called_damaged() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let store = Embedded::open(&path, options()).unwrap();
+    let store = EmbeddedStore::open(&path, options()).unwrap();
     put(&store, "/a", "1").await;
     store.close().await.unwrap();
     let format = |number: u64| {
@@ -137,16 +137,16 @@ async fn a_file_of_a_newer_version_is_refused_and_not_called_damaged() {
     };
     format(2);
     for error in [
-        Embedded::open(&path, options()).err(),
-        Embedded::snapshot_of(&path).err(),
-        Embedded::shrink(&path).err(),
-        Embedded::check(&path, |_, _| None).err(),
+        EmbeddedStore::open(&path, options()).err(),
+        EmbeddedStore::snapshot_of(&path).err(),
+        EmbeddedStore::shrink(&path).err(),
+        EmbeddedStore::check(&path, |_, _| None).err(),
     ] {
         assert!(matches!(error, Some(Error::Newer { format: 2, newest: 1 })), "{error:?}");
     }
     // A version that supports the format reads everything.
     format(1);
-    assert_eq!(Embedded::open(&path, options()).unwrap().statistics().keys, 1);
+    assert_eq!(EmbeddedStore::open(&path, options()).unwrap().statistics().keys, 1);
 }
 
 #[tokio::test]
@@ -155,16 +155,16 @@ async fn foreign_file_is_reported_as_damaged() {
     let path = directory.path().join("store");
     for content in [&b""[..], b"x", b"not a store at all", &[0; 100_000], &[0xff; 100_000]] {
         std::fs::write(&path, content).unwrap();
-        let error = Embedded::open(&path, options()).err();
+        let error = EmbeddedStore::open(&path, options()).err();
         assert!(matches!(error, Some(Error::Damaged(_))), "{} bytes: {error:?}", content.len());
     }
-    let missing = Embedded::open(directory.path().join("missing/store"), options()).err();
+    let missing = EmbeddedStore::open(directory.path().join("missing/store"), options()).err();
     assert!(matches!(missing, Some(Error::Unavailable(_))), "{missing:?}");
 }
 
 /// Opens a possibly damaged store and reads all of it: every result is correct, or the damage is reported.
 async fn read_damaged(path: &Path, expected: &[(String, String)], context: &str) -> bool {
-    let store = match Embedded::open(path, options()) {
+    let store = match EmbeddedStore::open(path, options()) {
         Ok(store) => store,
         Err(Error::Damaged(_)) => return true,
         Err(error) => panic!("{context}: {error:?}"),
@@ -188,7 +188,7 @@ async fn damage_is_reported_and_never_read() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
     let expected: Vec<_> = (0..40).map(|n| (format!("/key/{n:02}"), format!("{n}").repeat(n * 20))).collect();
-    let store = Embedded::open(&path, options()).unwrap();
+    let store = EmbeddedStore::open(&path, options()).unwrap();
     for (key, value) in &expected {
         put(&store, key, value.clone()).await;
     }
@@ -229,7 +229,7 @@ async fn damage_is_reported_and_never_read() {
 #[tokio::test]
 async fn a_full_disk_refuses_writes_until_there_is_room() {
     let disk = Disk::default();
-    let store = Embedded::open_backend(disk.backend(), options()).unwrap();
+    let store = EmbeddedStore::open_backend(disk.backend(), options()).unwrap();
     let mut watch = store.watch("/", 1).await.unwrap();
     put(&store, "/first", "x").await;
     disk.set_capacity(Some(disk.size() + (1 << 20)));
@@ -256,17 +256,17 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
     }
     assert!(seen.into_iter().eq(2..=page.revision + 1), "the watch has not noticed");
     store.close().await.unwrap();
-    assert_eq!(Embedded::open_backend(disk.backend(), options()).unwrap().statistics().keys, 1 + written as u64);
+    assert_eq!(EmbeddedStore::open_backend(disk.backend(), options()).unwrap().statistics().keys, 1 + written as u64);
 }
 
 #[tokio::test]
 async fn little_room_refuses_writes_but_not_deletes() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let store = Embedded::open(&path, options()).unwrap();
+    let store = EmbeddedStore::open(&path, options()).unwrap();
     let revision = put(&store, "/a", "x").await;
     store.close().await.unwrap();
-    let store = Embedded::open(&path, Options { free_bytes_min: u64::MAX, ..options() }).unwrap();
+    let store = EmbeddedStore::open(&path, Options { free_bytes_min: u64::MAX, ..options() }).unwrap();
     assert!(matches!(store.write(Write::create("/b", "x")).await, Err(Error::Full { .. })));
     assert!(matches!(store.write(Write::update("/a", revision, "x")).await, Err(Error::Full { .. })));
     assert!(matches!(store.write(Write::delete("/a", revision)).await, Ok(Outcome::Done { .. })));
@@ -276,7 +276,7 @@ async fn little_room_refuses_writes_but_not_deletes() {
 #[tokio::test]
 async fn a_failed_sync_is_never_acknowledged() {
     let disk = Disk::default();
-    let store = Embedded::open_backend(disk.backend(), options()).unwrap();
+    let store = EmbeddedStore::open_backend(disk.backend(), options()).unwrap();
     let revision = put(&store, "/a", "1").await;
     let mut watch = store.watch("/", revision).await.unwrap();
     disk.fail_syncs();
@@ -296,13 +296,13 @@ async fn a_failed_sync_is_never_acknowledged() {
 async fn expiry_survives_reopening() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let store = Embedded::open(&path, options()).unwrap();
+    let store = EmbeddedStore::open(&path, options()).unwrap();
     for (key, ttl) in [("/soon", 300), ("/late", 3_600_000)] {
         let write = Write::create(key, "x").expiring(Duration::from_millis(ttl));
         assert!(matches!(store.write(write).await, Ok(Outcome::Done { .. })));
     }
     store.close().await.unwrap();
-    let store = Embedded::open(&path, options()).unwrap();
+    let store = EmbeddedStore::open(&path, options()).unwrap();
     let mut watch = store.watch("/", 3).await.unwrap();
     let events = loop {
         let batch = watch.next().await.unwrap();
@@ -325,8 +325,8 @@ async fn retention_bounds_the_history() {
     for (n, retention) in limits.into_iter().enumerate() {
         let options = Options { retention: retention.clone(), ..options() };
         for store in [
-            Embedded::open(directory.path().join(n.to_string()), options.clone()).unwrap(),
-            Embedded::in_memory(options).unwrap(),
+            EmbeddedStore::open(directory.path().join(n.to_string()), options.clone()).unwrap(),
+            EmbeddedStore::in_memory(options).unwrap(),
         ] {
             let mut compacted = 0;
             for round in 0..120 {
@@ -362,7 +362,7 @@ async fn retention_bounds_the_history() {
 async fn compaction_makes_room_in_the_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let store = Embedded::open(&path, options()).unwrap();
+    let store = EmbeddedStore::open(&path, options()).unwrap();
     let mut sizes = Vec::new();
     for _ in 0..6 {
         for _ in 0..40 {
@@ -380,7 +380,7 @@ async fn compaction_makes_room_in_the_file() {
 async fn a_watcher_that_stops_reading_costs_no_memory() {
     let directory = tempfile::tempdir().unwrap();
     let options = Options { recent_bytes: 100_000, ..options() };
-    let store = Embedded::open(directory.path().join("store"), options).unwrap();
+    let store = EmbeddedStore::open(directory.path().join("store"), options).unwrap();
     let mut stopped = store.watch("/", 1).await.unwrap();
     for n in 0..200 {
         put(&store, &format!("/{n:03}"), vec![b'x'; 5000]).await;

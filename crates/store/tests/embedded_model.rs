@@ -10,7 +10,7 @@ use std::time::Duration;
 use disk::Disk;
 use model::{Step, block_on, steps};
 use proptest::prelude::*;
-use store::{Embedded, Options, Retention, Store};
+use store::{EmbeddedStore, Options, Retention, Store};
 
 fn options(recent_bytes: usize) -> Options {
     Options {
@@ -23,18 +23,18 @@ fn options(recent_bytes: usize) -> Options {
 }
 
 async fn run(steps: Vec<Step>, disk: Option<Disk>, recent_bytes: usize) {
-    let current: Mutex<Option<Arc<Embedded>>> = Mutex::new(None);
+    let current: Mutex<Option<Arc<EmbeddedStore>>> = Mutex::new(None);
     let reopen = async |old: Option<Arc<dyn Store>>| -> Arc<dyn Store> {
         let store = match (&disk, old) {
             (Some(disk), old) => {
                 if let Some(old) = old {
                     old.close().await.unwrap();
                 }
-                Embedded::open_backend(disk.backend(), options(recent_bytes)).unwrap()
+                EmbeddedStore::open_backend(disk.backend(), options(recent_bytes)).unwrap()
             }
             // Data in memory cannot be reopened.
             (None, Some(old)) => return old,
-            (None, None) => Embedded::in_memory(options(recent_bytes)).unwrap(),
+            (None, None) => EmbeddedStore::in_memory(options(recent_bytes)).unwrap(),
         };
         current.lock().unwrap().insert(Arc::new(store)).clone()
     };

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store::backup::{self, Reader};
-use store::{Embedded, Error, ListOptions, Options, Outcome, Retention, Shrinking, Store, Write};
+use store::{EmbeddedStore, Error, ListOptions, Options, Outcome, Retention, Shrinking, Store, Write};
 
 use crate::disk::Disk;
 use crate::embedded_file::{eventually, options, put};
 
 /// A backup as one piece.
-async fn backup(store: &Embedded) -> Vec<u8> {
+async fn backup(store: &EmbeddedStore) -> Vec<u8> {
     let snapshot = store.snapshot().await.unwrap();
     let mut bytes = Vec::new();
     backup::begin(snapshot.revision(), &mut bytes);
@@ -31,7 +31,7 @@ fn no_judge(_: &str, _: &bytes::Bytes) -> Option<String> {
 #[tokio::test]
 async fn a_backup_of_a_store_in_use_is_restored_as_it_was() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Arc::new(Embedded::open(directory.path().join("store"), options()).unwrap());
+    let store = Arc::new(EmbeddedStore::open(directory.path().join("store"), options()).unwrap());
     for n in 0..50 {
         put(&store, &format!("/{n:02}"), vec![b'x'; n * 100]).await;
     }
@@ -53,10 +53,10 @@ async fn a_backup_of_a_store_in_use_is_restored_as_it_was() {
 
     let path = directory.path().join("restored");
     let reader = || Reader::new(bytes.as_slice()).unwrap();
-    assert_eq!(Embedded::restore(&path, reader(), 1000).unwrap(), 50);
-    assert!(matches!(Embedded::restore(&path, reader(), 1000), Err(Error::Refused(_))), "it exists");
-    assert_eq!(Embedded::check(&path, no_judge).unwrap().problems, Vec::<String>::new());
-    let restored = Embedded::open(&path, options()).unwrap();
+    assert_eq!(EmbeddedStore::restore(&path, reader(), 1000).unwrap(), 50);
+    assert!(matches!(EmbeddedStore::restore(&path, reader(), 1000), Err(Error::Refused(_))), "it exists");
+    assert_eq!(EmbeddedStore::check(&path, no_judge).unwrap().problems, Vec::<String>::new());
+    let restored = EmbeddedStore::open(&path, options()).unwrap();
     let after = restored.list("", ListOptions::default()).await.unwrap();
     assert_eq!(after.entries, before.entries);
     assert_eq!(after.revision, before.revision + 1000);
@@ -69,12 +69,12 @@ async fn a_backup_of_a_store_in_use_is_restored_as_it_was() {
 #[tokio::test]
 async fn a_backup_that_is_cut_off_leaves_no_store() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Embedded::open(directory.path().join("store"), options()).unwrap();
+    let store = EmbeddedStore::open(directory.path().join("store"), options()).unwrap();
     put(&store, "/a", "x").await;
     let bytes = backup(&store).await;
     let path = directory.path().join("restored");
     let cut = Reader::new(&bytes[..bytes.len() - 1]).unwrap();
-    assert!(matches!(Embedded::restore(&path, cut, 0), Err(Error::Damaged(_))));
+    assert!(matches!(EmbeddedStore::restore(&path, cut, 0), Err(Error::Damaged(_))));
     assert!(!path.exists());
     let mut names: Vec<_> = directory.path().read_dir().unwrap().map(|it| it.unwrap().file_name()).collect();
     names.sort();
@@ -85,14 +85,14 @@ async fn a_backup_that_is_cut_off_leaves_no_store() {
 async fn check_names_damaged_values() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    assert!(matches!(Embedded::check(&path, no_judge), Err(Error::Refused(_))), "it does not make one");
-    let store = Embedded::open(&path, options()).unwrap();
+    assert!(matches!(EmbeddedStore::check(&path, no_judge), Err(Error::Refused(_))), "it does not make one");
+    let store = EmbeddedStore::open(&path, options()).unwrap();
     for n in 0..20 {
         put(&store, &format!("/{n:02}"), format!("value {n:02} ").repeat(100)).await;
     }
-    assert!(matches!(Embedded::check(&path, no_judge), Err(Error::Locked { .. })));
+    assert!(matches!(EmbeddedStore::check(&path, no_judge), Err(Error::Locked { .. })));
     store.close().await.unwrap();
-    let report = Embedded::check(&path, |key, _| (key == "/03").then(|| "odd".to_owned())).unwrap();
+    let report = EmbeddedStore::check(&path, |key, _| (key == "/03").then(|| "odd".to_owned())).unwrap();
     assert_eq!((report.keys, report.bytes, report.history_bytes), (20, 20 * 900, 0));
     assert_eq!(report.problems, ["`/03` at revision 5: odd"]);
 
@@ -106,7 +106,7 @@ async fn check_names_damaged_values() {
     }
     std::fs::write(&path, damaged).unwrap();
     store::quiet_contained_panics();
-    let report = Embedded::check(&path, no_judge).unwrap();
+    let report = EmbeddedStore::check(&path, no_judge).unwrap();
     assert!(report.problems.iter().any(|it| it.starts_with("`/07` at revision 9: ")), "{:?}", report.problems);
 }
 
@@ -115,7 +115,7 @@ fn shrinking() -> Options {
     Options { shrinking, retention: Retention::manual(), ..options() }
 }
 
-async fn fill(store: &Arc<Embedded>, count: usize) {
+async fn fill(store: &Arc<EmbeddedStore>, count: usize) {
     let writes: Vec<_> = (0..count)
         .map(|n| {
             let store = store.clone();
@@ -127,7 +127,7 @@ async fn fill(store: &Arc<Embedded>, count: usize) {
     }
 }
 
-async fn delete_all_but(store: &Embedded, rest: usize) {
+async fn delete_all_but(store: &EmbeddedStore, rest: usize) {
     for entry in store.list("", ListOptions::default()).await.unwrap().entries.into_iter().skip(rest) {
         assert!(matches!(store.write(Write::delete(&*entry.key, entry.revision)).await, Ok(Outcome::Done { .. })));
     }
@@ -141,7 +141,7 @@ fn length(path: &Path) -> u64 {
 async fn the_file_shrinks_after_much_was_deleted_while_it_is_used() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let store = Arc::new(Embedded::open(&path, shrinking()).unwrap());
+    let store = Arc::new(EmbeddedStore::open(&path, shrinking()).unwrap());
     fill(&store, 800).await;
     let long = length(&path);
     assert!(long > 16_000_000, "{long}");
@@ -167,8 +167,8 @@ async fn the_file_shrinks_after_much_was_deleted_while_it_is_used() {
     assert_eq!(store.list("", past.clone()).await.unwrap().entries, kept.entries, "history is kept");
     let statistics = store.statistics();
     store.close().await.unwrap();
-    assert_eq!(Embedded::check(&path, no_judge).unwrap().problems, Vec::<String>::new());
-    let store = Embedded::open(&path, shrinking()).unwrap();
+    assert_eq!(EmbeddedStore::check(&path, no_judge).unwrap().problems, Vec::<String>::new());
+    let store = EmbeddedStore::open(&path, shrinking()).unwrap();
     assert_eq!(store.statistics().revision, statistics.revision);
     assert_eq!(store.statistics().keys, 11);
     assert_eq!(store.list("", past).await.unwrap().entries, kept.entries);
@@ -181,15 +181,15 @@ async fn the_file_shrinks_after_much_was_deleted_while_it_is_used() {
 async fn unused_file_is_shrunk_to_the_minimum() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let store = Arc::new(Embedded::open(&path, options()).unwrap());
+    let store = Arc::new(EmbeddedStore::open(&path, options()).unwrap());
     fill(&store, 400).await;
     delete_all_but(&store, 3).await;
     let kept = store.list("", ListOptions::default()).await.unwrap();
     store.close().await.unwrap();
-    let (before, after) = Embedded::shrink(&path).unwrap();
+    let (before, after) = EmbeddedStore::shrink(&path).unwrap();
     assert!(before > 8_000_000 && after < before / 4, "{before} to {after}");
     assert_eq!(after, length(&path));
-    let store = Embedded::open(&path, options()).unwrap();
+    let store = EmbeddedStore::open(&path, options()).unwrap();
     assert_eq!(store.list("", ListOptions::default()).await.unwrap(), kept);
     assert_eq!(store.statistics().compacted, kept.revision);
 }
@@ -198,7 +198,7 @@ async fn unused_file_is_shrunk_to_the_minimum() {
 async fn a_start_on_a_full_disk_serves_reads() {
     for power_lost in [false, true] {
         let disk = Disk::default();
-        let store = Embedded::open_backend(disk.backend(), options()).unwrap();
+        let store = EmbeddedStore::open_backend(disk.backend(), options()).unwrap();
         for n in 0..30 {
             put(&store, &format!("/{n:02}"), vec![b'x'; 3000]).await;
         }
@@ -208,7 +208,7 @@ async fn a_start_on_a_full_disk_serves_reads() {
             store.close().await.unwrap();
         }
         disk.set_capacity(Some(0));
-        let store = Embedded::open_backend(disk.backend(), options()).unwrap();
+        let store = EmbeddedStore::open_backend(disk.backend(), options()).unwrap();
         assert_eq!(store.list("", ListOptions::default()).await.unwrap(), expected, "power lost: {power_lost}");
         let refused = store.write(Write::create("/more", vec![b'x'; 3000])).await;
         assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
@@ -217,7 +217,7 @@ async fn a_start_on_a_full_disk_serves_reads() {
         eventually("a write", async || store.write(Write::create("/more", "x")).await.is_ok()).await;
         store.check_writable().await.unwrap();
         store.close().await.unwrap();
-        assert_eq!(Embedded::open_backend(disk.backend(), options()).unwrap().statistics().keys, 31);
+        assert_eq!(EmbeddedStore::open_backend(disk.backend(), options()).unwrap().statistics().keys, 31);
     }
 }
 
@@ -225,11 +225,11 @@ async fn a_start_on_a_full_disk_serves_reads() {
 async fn little_room_is_said_with_the_reserve_and_a_guard_that_fails_is_a_conflict_all_the_same() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store");
-    let store = Embedded::open(&path, options()).unwrap();
+    let store = EmbeddedStore::open(&path, options()).unwrap();
     put(&store, "/a", "x").await;
     store.check_writable().await.unwrap();
     store.close().await.unwrap();
-    let store = Embedded::open(&path, Options { free_bytes_min: 1 << 60, ..options() }).unwrap();
+    let store = EmbeddedStore::open(&path, Options { free_bytes_min: 1 << 60, ..options() }).unwrap();
     let full = store.check_writable().await.unwrap_err();
     let text = full.to_string();
     assert!(text.ends_with(" MiB are free, and the last 1099511627776 MiB are kept in reserve"), "{text}");

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use store::etcd::{Etcd, Options, server};
-use store::{Embedded, Error, ListOptions, Outcome, Retention, Store, Write, conformance};
+use store::{EmbeddedStore, Error, ListOptions, Outcome, Retention, Store, Write, conformance};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 /// Serves a store in memory and returns its address.
 async fn start() -> std::net::SocketAddr {
     let options = store::Options { retention: Retention::manual(), ..store::Options::default() };
-    let store = Arc::new(Embedded::in_memory(options).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(options).unwrap());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(server::serve(listener, store));

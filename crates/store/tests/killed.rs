@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use celplane_store::{Embedded, Error, ListOptions, Options, Outcome, Store, Write};
+use celplane_store::{EmbeddedStore, Error, ListOptions, Options, Outcome, Store, Write};
 
 const DIRECTORY: &str = "STORE_KILLED_DIRECTORY";
 const WRITERS: usize = 8;
@@ -41,8 +41,8 @@ fn main() {
     }
 }
 
-fn open(directory: &Path) -> Result<Embedded, Error> {
-    Embedded::open(directory.join("store"), Options::default())
+fn open(directory: &Path) -> Result<EmbeddedStore, Error> {
+    EmbeddedStore::open(directory.join("store"), Options::default())
 }
 
 /// Counts one key per writer up and reports each step once it is acknowledged.

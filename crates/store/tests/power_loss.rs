@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::Disk;
-use store::{Embedded, Error, ListOptions, Options, Outcome, Retention, Revision, Store, Write};
+use store::{EmbeddedStore, Error, ListOptions, Options, Outcome, Retention, Revision, Store, Write};
 
 const WRITERS: usize = 4;
 const ROUNDS: usize = 9;
@@ -27,7 +27,7 @@ struct WriterState {
 
 /// Runs writers, a compactor and a watcher until the power fails. Returns their state and the highest revision
 /// observed.
-async fn work(store: Arc<Embedded>) -> (HashMap<String, WriterState>, Revision) {
+async fn work(store: Arc<EmbeddedStore>) -> (HashMap<String, WriterState>, Revision) {
     let seen = Arc::new(AtomicU64::new(0));
     let start = store.current_revision().await.unwrap_or(1);
     let watcher = store.watch("/", start).await.ok().map(|mut watch| {
@@ -87,7 +87,7 @@ async fn work(store: Arc<Embedded>) -> (HashMap<String, WriterState>, Revision) 
 
 async fn check(disk: &Disk, known: &HashMap<String, WriterState>, seen: Revision, context: &str) {
     let store =
-        Embedded::open_backend(disk.backend(), options()).unwrap_or_else(|error| panic!("{context}: {error:?}"));
+        EmbeddedStore::open_backend(disk.backend(), options()).unwrap_or_else(|error| panic!("{context}: {error:?}"));
     let page = store.list("/key/", ListOptions::default()).await.unwrap();
     assert!(page.revision >= seen, "{context}: revision {} after {seen} was seen", page.revision);
     let found: BTreeMap<String, (String, Revision)> = page
@@ -113,7 +113,7 @@ async fn check(disk: &Disk, known: &HashMap<String, WriterState>, seen: Revision
 async fn at_every_write_and_sync() {
     // How many operations there are at least, from a run without an accident.
     let disk = Disk::default();
-    let store = Embedded::open_backend(disk.backend(), options()).unwrap();
+    let store = EmbeddedStore::open_backend(disk.backend(), options()).unwrap();
     let opened = disk.operations();
     let (known, seen) = work(Arc::new(store)).await;
     check(&disk, &known, seen, "without an accident").await;
@@ -125,7 +125,7 @@ async fn at_every_write_and_sync() {
     for at in 0..operations {
         let disk = Disk::default();
         disk.lose_power_at(at);
-        let (known, seen) = match Embedded::open_backend(disk.backend(), options()) {
+        let (known, seen) = match EmbeddedStore::open_backend(disk.backend(), options()) {
             Ok(store) => work(Arc::new(store)).await,
             Err(_) => continue, // While the file was being made: nothing was acknowledged.
         };

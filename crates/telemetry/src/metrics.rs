@@ -216,12 +216,12 @@ fn label_text(labels: &[&str], key: &str) -> String {
     text
 }
 
-trait Written: Send + Sync {
+trait AnyFamily: Send + Sync {
     fn name(&self) -> &'static str;
     fn write(&self, out: &mut String);
 }
 
-impl<M: Metric> Written for Family<M> {
+impl<M: Metric> AnyFamily for Family<M> {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -252,7 +252,7 @@ struct ComputedGauge {
     read: ReadSeries,
 }
 
-impl Written for ComputedGauge {
+impl AnyFamily for ComputedGauge {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -282,7 +282,7 @@ struct Samples {
     read: Box<dyn Fn() -> Vec<Sample> + Send + Sync>,
 }
 
-impl Written for Samples {
+impl AnyFamily for Samples {
     fn name(&self) -> &'static str {
         self.prefix
     }
@@ -307,7 +307,7 @@ impl Written for Samples {
 /// The families of one component. Clones are the same registry.
 #[derive(Clone, Default)]
 pub struct Registry {
-    families: Arc<Mutex<Vec<Arc<dyn Written>>>>,
+    families: Arc<Mutex<Vec<Arc<dyn AnyFamily>>>>,
 }
 
 impl Registry {

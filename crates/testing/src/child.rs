@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{End, Error, Running};
+use crate::{End, Error, RunningPlane};
 
 /// Time for a start; a loaded machine may be slow.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
@@ -27,7 +27,7 @@ impl Child {
 }
 
 /// Starts the program; returns when the control plane is ready.
-pub(crate) fn start(program: &Path, data: &Path, nodes: usize, gates: &str) -> Result<Running, Error> {
+pub(crate) fn start(program: &Path, data: &Path, nodes: usize, gates: &str) -> Result<RunningPlane, Error> {
     std::fs::create_dir_all(data)?;
     let (ready, log) = (data.join("ready.json"), data.join("celplane.log"));
     let output = File::create(&log)?;
@@ -57,7 +57,7 @@ pub(crate) fn start(program: &Path, data: &Path, nodes: usize, gates: &str) -> R
     let document = api::json::parse(&std::fs::read(&ready)?);
     let url = document.ok().and_then(|document| Some(document.str_at(&["server"])?.to_owned()));
     match url {
-        Some(url) => Ok(Running { url, end: End::Child(Child(child)) }),
+        Some(url) => Ok(RunningPlane { url, end: End::Child(Child(child)) }),
         None => {
             Child(child).end();
             Err(Error::Start("its ready file names no server".to_owned()))

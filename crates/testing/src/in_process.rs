@@ -14,18 +14,18 @@ use controlplane::{Components, ControlPlane, ServerSettings};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::{End, Error, Running};
+use crate::{End, Error, RunningPlane};
 
 /// Deeply nested documents need a large stack in unoptimized builds.
 const STACK_BYTES: usize = 8 << 20;
 
-/// Time is moved in steps of the interval at which nodes renew their leases,
+/// Largest step by which time is moved: the interval at which nodes renew their leases.
 const STEP: Duration = Duration::from_secs(10);
-/// or smaller ones: of a large fleet this many nodes do so at once.
+/// Number of nodes that renew their leases in one step; more nodes shorten the step.
 const NODES_AT_ONCE: usize = 250;
-/// Components have stopped writing when they have not written in this many rounds,
+/// Number of rounds without a write after which components have stopped writing.
 const QUIET_ROUNDS: u32 = 3;
-/// each of this length.
+/// Length of such a round.
 const QUIET_ROUND: Duration = Duration::from_millis(1);
 /// Maximum time to wait for components after a step.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -35,13 +35,13 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Server {
     pub(crate) faults: Arc<Faults>,
     stop: oneshot::Sender<()>,
-    moves: mpsc::UnboundedSender<Move>,
+    moves: mpsc::UnboundedSender<ClockAdvance>,
     thread: JoinHandle<()>,
 }
 
 /// A request to move the time; the sender is dropped when it has been moved.
 #[derive(Debug)]
-struct Move {
+struct ClockAdvance {
     by: Duration,
     done: oneshot::Sender<()>,
 }
@@ -50,7 +50,7 @@ impl Server {
     /// Moves the time of all components forward.
     pub(crate) async fn advance(&self, by: Duration) -> Result<(), Error> {
         let (done, moved) = oneshot::channel();
-        self.moves.send(Move { by, done }).map_err(|_| Error::Ended)?;
+        self.moves.send(ClockAdvance { by, done }).map_err(|_| Error::Ended)?;
         moved.await.map_err(|_| Error::Ended)
     }
 
@@ -64,13 +64,13 @@ impl Server {
 /// The orders of a test to its control plane.
 struct Orders {
     stopped: oneshot::Receiver<()>,
-    moving: mpsc::UnboundedReceiver<Move>,
+    moving: mpsc::UnboundedReceiver<ClockAdvance>,
     hand: Hand,
     step: Duration,
 }
 
 /// Starts a control plane; returns when it is ready.
-pub(crate) fn start(data: &Path, nodes: usize, features: Features) -> Result<Running, Error> {
+pub(crate) fn start(data: &Path, nodes: usize, features: Features) -> Result<RunningPlane, Error> {
     let mut settings = ServerSettings::new(data);
     settings.store = StoreSettings::Memory { free_bytes_min: 0 };
     settings.options.features = features;
@@ -103,7 +103,7 @@ pub(crate) fn start(data: &Path, nodes: usize, features: Features) -> Result<Run
         }
     })?;
     match starting.recv() {
-        Ok(Ok(url)) => Ok(Running { url, end: End::InProcess(Server { faults, stop, moves, thread }) }),
+        Ok(Ok(url)) => Ok(RunningPlane { url, end: End::InProcess(Server { faults, stop, moves, thread }) }),
         Ok(Err(message)) => Err(Error::Start(message)),
         Err(_) => Err(Error::Start("its thread ended".to_owned())),
     }
@@ -123,7 +123,7 @@ async fn run(
         tokio::select! {
             // A dropped sender ends it too.
             _ = &mut orders.stopped => break,
-            Some(Move { by, done }) = orders.moving.recv() => {
+            Some(ClockAdvance { by, done }) = orders.moving.recv() => {
                 tokio::select! {
                     () = advance(&orders.hand, &running, by, orders.step) => {
                         // An error means that the test has given up waiting.

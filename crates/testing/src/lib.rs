@@ -94,13 +94,13 @@ impl Builder {
 #[derive(Debug)]
 pub struct Cluster {
     /// Present until the cluster is dropped.
-    running: Option<Running>,
+    running: Option<RunningPlane>,
     directory: tempfile::TempDir,
 }
 
 /// A started control plane.
 #[derive(Debug)]
-struct Running {
+struct RunningPlane {
     url: String,
     end: End,
 }

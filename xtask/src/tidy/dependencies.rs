@@ -16,7 +16,7 @@ const NOT_FOR_PURE: &[&str] = &["async-std", "hyper", "mio", "reqwest", "smol", 
 const NOT_FOR: &[(&str, &[&str])] = &[("cel", &["k8s-openapi", "kube", "serde", "serde_yaml"])];
 
 #[derive(Debug, PartialEq, Eq)]
-enum MayUse {
+enum AllowedCrates {
     All,
     Only(BTreeSet<String>),
 }
@@ -31,7 +31,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) -> Result<()> {
         for dependency in &member.dependencies {
             // A crate's tests may use the crate itself, with more features than its users see.
             let (name, package) = (&member.name, &dependency.package);
-            if let (MayUse::Only(allowed), Some(ours)) = (may_use, &dependency.ours)
+            if let (AllowedCrates::Only(allowed), Some(ours)) = (may_use, &dependency.ours)
                 && !allowed.contains(ours)
                 && ours != name
             {
@@ -52,7 +52,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) -> Result<()> {
 }
 
 /// The table's rows by crate; a row may name several crates, `–` means none and `all` means any.
-fn parse_table(markdown: &str) -> Option<BTreeMap<String, MayUse>> {
+fn parse_table(markdown: &str) -> Option<BTreeMap<String, AllowedCrates>> {
     let mut lines = markdown.lines().skip_while(|line| !line.starts_with("| crate | may use |"));
     lines.next()?;
     let mut table = BTreeMap::new();
@@ -61,9 +61,9 @@ fn parse_table(markdown: &str) -> Option<BTreeMap<String, MayUse>> {
         let (names, used) = (cells.next()?, cells.next()?);
         for name in quoted(names) {
             let may_use = if used.trim() == "all" {
-                MayUse::All
+                AllowedCrates::All
             } else {
-                MayUse::Only(quoted(used).map(str::to_owned).collect())
+                AllowedCrates::Only(quoted(used).map(str::to_owned).collect())
             };
             table.insert(name.to_owned(), may_use);
         }
@@ -94,8 +94,8 @@ mod tests {
 | `other` | table | here |
 ";
 
-    fn only(names: &[&str]) -> MayUse {
-        MayUse::Only(names.iter().map(|name| (*name).to_owned()).collect())
+    fn only(names: &[&str]) -> AllowedCrates {
+        AllowedCrates::Only(names.iter().map(|name| (*name).to_owned()).collect())
     }
 
     #[test]
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(table["cel"], only(&[]));
         assert_eq!(table["telemetry"], only(&[]));
         assert_eq!(table["matching"], only(&["cel", "cel-kubernetes"]));
-        assert_eq!(table["celplane"], MayUse::All);
+        assert_eq!(table["celplane"], AllowedCrates::All);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Plain wording: counts of comments and test names that break the rules of `docs/conventions.md`, section 4.
+//! Plain wording: counts of comments, test names and type names that break the rules of `docs/conventions.md`,
+//! sections 3 and 4.
 //!
 //! The counts of each crate are recorded in [`COUNTS`] and may only shrink. A crate without a line has
 //! reached zero and is locked. `cargo xtask tidy --update` lowers the recorded counts, never raises them.
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 const COUNTS: &str = "xtask/wording_counts.txt";
 
 const HEADER: &str =
-    "# Wording that breaks docs/conventions.md, section 4: crate, kind, count. The counts may only shrink:
+    "# Wording that breaks docs/conventions.md, sections 3 and 4: crate, kind, count. The counts may only shrink:
 # `cargo xtask tidy --update` lowers them. A crate and kind without a line has reached zero.
 ";
 
@@ -53,16 +54,118 @@ const PHRASES: &[&str] = &[
     "in vain",
 ];
 
+/// Words that are no name of a type by themselves, besides participles in `-ed`: they lack the noun that they describe.
+const BARE_TYPE_WORDS: &[&str] = &[
+    "About",
+    "Act",
+    "Alike",
+    "Anything",
+    "Ask",
+    "At",
+    "Bad",
+    "Bail",
+    "Beside",
+    "Bound",
+    "Broken",
+    "Built",
+    "By",
+    "Chosen",
+    "Common",
+    "Complete",
+    "Custom",
+    "Customs",
+    "Done",
+    "Drawn",
+    "Due",
+    "Empty",
+    "Ending",
+    "Ephemeral",
+    "Everything",
+    "Failing",
+    "Follow",
+    "Follows",
+    "Found",
+    "Gather",
+    "Given",
+    "Gone",
+    "Held",
+    "Incoming",
+    "Initial",
+    "Inside",
+    "Kept",
+    "Known",
+    "Local",
+    "Made",
+    "Make",
+    "Missing",
+    "Mutating",
+    "New",
+    "Nothing",
+    "Old",
+    "Opaque",
+    "Open",
+    "Other",
+    "Others",
+    "Outgoing",
+    "Outside",
+    "Own",
+    "Partial",
+    "Pending",
+    "Periodic",
+    "Plainly",
+    "Present",
+    "Previous",
+    "Read",
+    "Ready",
+    "Recent",
+    "Regarding",
+    "Remote",
+    "Running",
+    "Said",
+    "Same",
+    "Seen",
+    "Serving",
+    "Shown",
+    "Similar",
+    "Single",
+    "Something",
+    "Stay",
+    "Stopping",
+    "Tell",
+    "Together",
+    "Told",
+    "Unclear",
+    "Underway",
+    "Unknown",
+    "Unreachable",
+    "Unread",
+    "Until",
+    "Unusable",
+    "Validating",
+    "Waiting",
+    "When",
+    "Written",
+    "Yields",
+];
+
+/// Nouns that end as participles do.
+const NOUNS_IN_ED: &[&str] = &["Bed", "Embed", "Feed", "Need", "Seed", "Speed"];
+
 /// The counted violations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     ItemDocs,
     TestNames,
+    TypeNames,
     Phrases,
 }
 
-const KINDS: &[(Kind, &str)] =
-    &[(Kind::ItemDocs, "item-docs"), (Kind::TestNames, "test-names"), (Kind::Phrases, "phrases")];
+const KINDS: &[(Kind, &str)] = &[
+    (Kind::ItemDocs, "item-docs"),
+    (Kind::TestNames, "test-names"),
+    (Kind::TypeNames, "type-names"),
+    (Kind::Phrases, "phrases"),
+];
 
 impl Kind {
     fn name(self) -> &'static str {
@@ -96,7 +199,7 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) -> Result<()> {
             let listed =
                 violations.iter().rev().take(EXAMPLES_MAX).map(String::as_str).collect::<Vec<_>>().join("\n    ");
             findings.errors.push(format!(
-                "{member}: {} {} with wording to avoid, at most {allowed} ({COUNTS}; docs/conventions.md, section 4); \
+                "{member}: {} {} with wording to avoid, at most {allowed} ({COUNTS}; docs/conventions.md, sections 3 and 4); \
                  among them:\n    {listed}",
                 violations.len(),
                 kind.name(),
@@ -171,6 +274,9 @@ fn violations(text: &str) -> Vec<Violation> {
     let mut found = Vec::new();
     let (mut in_docs, mut is_test) = (false, false);
     for (number, line) in text.lines().enumerate() {
+        if type_name(line).is_some_and(is_bare) {
+            found.push(Violation { kind: Kind::TypeNames, line: number.saturating_add(1), text: line.to_owned() });
+        }
         let line = line.trim();
         let mut add = |kind| found.push(Violation { kind, line: number.saturating_add(1), text: line.to_owned() });
         if let Some(comment) = line.strip_prefix("//") {
@@ -227,6 +333,29 @@ fn function(line: &str) -> Option<&str> {
     line.strip_prefix("fn ")?.split(['(', '<']).next()
 }
 
+/// The name of the type that a line declares. Indented aliases belong to a trait, which chose their names.
+fn type_name(line: &str) -> Option<&str> {
+    let (trimmed, is_indented) = (line.trim_start(), line.starts_with(' '));
+    let declaration = match trimmed.strip_prefix("pub(") {
+        Some(restricted) => restricted.split_once(") ")?.1,
+        None => trimmed.strip_prefix("pub ").unwrap_or(trimmed),
+    };
+    let mut words = declaration.split(' ');
+    let is_type = match words.next()? {
+        "struct" | "enum" | "trait" | "union" => true,
+        "type" => !is_indented,
+        _ => false,
+    };
+    let name = words.next().filter(|_| is_type)?;
+    name.split(|character: char| !character.is_alphanumeric()).next()
+}
+
+fn is_bare(name: &str) -> bool {
+    let is_one_word = !name.chars().skip(1).any(char::is_uppercase);
+    let is_participle = name.ends_with("ed") && is_one_word && !NOUNS_IN_ED.contains(&name);
+    is_participle || BARE_TYPE_WORDS.contains(&name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,6 +389,16 @@ mod tests {
             [(Kind::TestNames, 2)]
         );
         assert_eq!(kinds("#[test]\nfn watchers_resume() {}\nfn told() {}\n"), []);
+    }
+
+    #[test]
+    fn type_names_need_a_noun() {
+        assert_eq!(kinds("pub(in super::super) struct Seen<'a> {\n"), [Kind::TypeNames]);
+        assert_eq!(kinds("pub(super) enum Refused {\n"), [Kind::TypeNames]);
+        assert_eq!(kinds("    pub trait Kept: Send {\n"), [Kind::TypeNames]);
+        assert_eq!(kinds("type Found = u8;\n"), [Kind::TypeNames]);
+        assert_eq!(kinds("    type Read = u8;\n    Seen,\nlet seen = Seen::new();\n"), []);
+        assert_eq!(kinds("struct ObservedState;\nstruct Feed;\nstruct Binding(u8);\nenum IsolatedRed {}\n"), []);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::cell::RefCell;
 use std::ffi::OsStr;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
@@ -30,6 +30,28 @@ impl Drop for Cluster {
             let _ = child.kill();
             let _ = child.wait();
         }
+    }
+}
+
+/// The output of a command that runs until this is dropped.
+pub(crate) struct FollowedCommand {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl FollowedCommand {
+    /// Reads one line, which must be this one.
+    pub(crate) fn expect(&mut self, expected: &str) -> Result<()> {
+        let line = self.lines.next().context("the output ended")??;
+        ensure!(line == expected, "expected `{expected}`, not `{line}`");
+        Ok(())
+    }
+}
+
+impl Drop for FollowedCommand {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -197,6 +219,15 @@ impl Cluster {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "celplane {}: {errors}", arguments.join(" "));
         Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Starts `celplane` with the administrator's kubeconfig, for its output line by line.
+    pub(crate) fn follow(&self, arguments: &[&str]) -> Result<FollowedCommand> {
+        let mut command = Command::new(&self.celplane);
+        command.args(arguments).env("KUBECONFIG", self.kubeconfig("admin"));
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+        let lines = BufReader::new(child.stdout.take().context("the output is a pipe")?).lines();
+        Ok(FollowedCommand { child, lines })
     }
 
     /// Runs `kubectl` as the administrator.

@@ -126,7 +126,79 @@ pub(crate) fn columns(cluster: &Cluster, report: &mut Report) -> Result<()> {
             Ok(format!("`{}`", expected.join("`, `")))
         });
     }
+    report.story("`celplane get` with `-A`, `-o wide`, `--sort-by`, `-l`, names", || selections(cluster));
+    report.story("`celplane get -w`", || watch(cluster));
     Ok(std::fs::remove_dir_all(examples)?)
+}
+
+/// A definition whose columns by expression are in its annotation, as a server without the proposals stores it.
+const DEFINITION: &str = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: shelves.upstream.example.com
+  annotations:
+    columns.celplane.dev/v1: |
+      - {name: BOOKS, type: integer, expression: self.spec.books.size()}
+      - {name: TITLES, type: string, expression: 'self.spec.books.map(b, b.upperAscii()).join(\"+\")', priority: 1}
+spec:
+  group: upstream.example.com
+  names: {plural: shelves, singular: shelf, kind: Shelf}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, properties: {books: {type: array, items: {type: string}}}}
+";
+
+fn shelf(namespace: &str, name: &str, books: &str) -> String {
+    format!(
+        "---\napiVersion: upstream.example.com/v1\nkind: Shelf\nmetadata: {{name: {name}, namespace: {namespace}, \
+         labels: {{shelf: {name}}}}}\nspec: {{books: {books}}}\n"
+    )
+}
+
+fn selections(cluster: &Cluster) -> Result<String> {
+    cluster.apply(DEFINITION)?;
+    let shelves =
+        shelf("default", "a", "[x, y, z]") + &shelf("default", "b", "[y]") + &shelf("kube-public", "c", "[a]");
+    cluster.until("the definition is served", || Ok(cluster.run(&["apply", "-f", "-"], &shelves)?.status.success()))?;
+    let cases: [(&[&str], &str); 6] = [
+        (&["shelves"], "NAME   BOOKS\na      3\nb      1\n"),
+        (
+            &["shelves", "-A", "-o", "wide", "--sort-by", ".spec.books[0]"],
+            "NAMESPACE     NAME   BOOKS   TITLES\nkube-public   c      1       A\ndefault       a      3       X+Y+Z\ndefault       b      1       Y\n",
+        ),
+        (&["shelf", "-l", "shelf=b"], "NAME   BOOKS\nb      1\n"),
+        (&["shelves.upstream.example.com", "a", "--no-headers"], "a     3\n"),
+        (&["shelves", "--field-selector", "metadata.name=b"], "NAME   BOOKS\nb      1\n"),
+        (&["shelves", "-n", "kube-public"], "NAME   BOOKS\nc      1\n"),
+    ];
+    for (arguments, expected) in cases {
+        let table = cluster.celplane(&[&["get"], arguments].concat())?;
+        ensure!(table == expected, "celplane get {}: {table}", arguments.join(" "));
+    }
+    Ok("the cells of the expressions".to_owned())
+}
+
+/// Every change of an object is one line.
+fn watch(cluster: &Cluster) -> Result<String> {
+    let mut watch = cluster.follow(&["get", "shelves", "-w"])?;
+    watch.expect("NAME   BOOKS")?;
+    watch.expect("a      3")?;
+    watch.expect("b      1")?;
+    cluster.apply(&shelf("default", "b", "[x, y]"))?;
+    watch.expect("b      2")?;
+    cluster.apply(&shelf("default", "d", "[x]"))?;
+    watch.expect("d      1")?;
+    cluster.kubectl(&["delete", "shelf", "a"], "")?;
+    watch.expect("a      3")?;
+    cluster.kubectl(&["delete", "crd", "shelves.upstream.example.com"], "")?;
+    Ok("one line with the cells for each change".to_owned())
 }
 
 const NODE: &str = "---

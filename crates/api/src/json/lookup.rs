@@ -47,14 +47,14 @@ impl<'o> Lookup<'o> {
 
 /// An object to which many changes are made.
 #[derive(Debug)]
-pub struct Edited {
+pub struct ObjectEditor {
     /// Removed fields are empty.
     entries: Vec<Option<(Text, Value)>>,
     /// Positions of fields; empty as long as there are few.
     index: HashMap<Text, usize>,
 }
 
-impl Edited {
+impl ObjectEditor {
     /// Changes to an object.
     #[must_use]
     pub fn new(object: Object) -> Self {
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn changes_are_those_of_an_object() {
         for length in [0, 1, SCANNED_MAX - 1, SCANNED_MAX, SCANNED_MAX + 1, 200] {
-            let (mut plain, mut edited) = (object(length), Edited::new(object(length)));
+            let (mut plain, mut edited) = (object(length), ObjectEditor::new(object(length)));
             for number in 0..length + 60 {
                 let key = format!("k{}", number * 7 % (length + 40));
                 if number % 3 == 0 {

@@ -2,16 +2,16 @@
 //!
 //! Objects of Kubernetes have few fields, so that a scan over keys that are stored in place beats hashing. Code that
 //! looks up many keys of objects that users size (merges, comparisons) uses [`Lookup`](super::Lookup) or
-//! [`Edited`](super::Edited).
+//! [`ObjectEditor`](super::ObjectEditor).
 
-use super::lookup::{Edited, SCANNED_MAX};
+use super::lookup::{ObjectEditor, SCANNED_MAX};
 use super::{Text, Value};
 
 /// Whether a key is this one. Most that are of the same length begin or end differently.
 #[inline]
-fn is(it: &Text, key: &str) -> bool {
-    let (it, key) = (it.as_bytes(), key.as_bytes());
-    it.len() == key.len() && it.first() == key.first() && it.last() == key.last() && it == key
+fn is(text: &Text, key: &str) -> bool {
+    let (text, key) = (text.as_bytes(), key.as_bytes());
+    text.len() == key.len() && text.first() == key.first() && text.last() == key.last() && text == key
 }
 
 /// The fields of an object, in order.
@@ -157,10 +157,12 @@ impl PartialEq for Object {
         if self.len() != other.len() {
             return false;
         }
-        // Most often the order is the same, too.
-        let same_order = self.entries.iter().zip(&other.entries).all(|(left, right)| left.0 == right.0);
-        if same_order {
-            return self.values().eq(other.values());
+        // Most often the order is the same, too. A key occurs once, so that two values of it decide.
+        let mut pairs = self.entries.iter().zip(&other.entries);
+        match pairs.find(|(left, right)| left.0 != right.0 || left.1 != right.1) {
+            None => return true,
+            Some((left, right)) if left.0 == right.0 => return false,
+            Some(_) => {}
         }
         let mut right: Vec<&(Text, Value)> = other.entries.iter().collect();
         right.sort_unstable_by(|left, right| left.0.cmp(&right.0));
@@ -188,7 +190,7 @@ impl<K: Into<Text>, V: Into<Value>> FromIterator<(K, V)> for Object {
         for (key, value) in entries.by_ref() {
             object.insert(key, value);
             if object.len() > SCANNED_MAX {
-                let mut edited = Edited::new(object);
+                let mut edited = ObjectEditor::new(object);
                 entries.for_each(|(key, value)| edited.insert(key, value));
                 return edited.into_object();
             }

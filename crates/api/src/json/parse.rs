@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 use super::scan::{plain_length, value_length};
 use super::spans::Spans;
-use super::{Float, Object, Text, Unread, Value};
+use super::{Float, NameFilter, Object, Text, Value};
 use crate::go_text::push_quoted;
 
 /// Maximum nesting depth of values; Go stops at 10,000, which no object needs and which would need a large
@@ -112,7 +112,7 @@ pub fn parse_prefix(text: &[u8]) -> Result<(Value, usize), SyntaxError> {
 ///
 /// # Errors
 /// The first syntax error in the text that is read.
-pub fn parse_without(text: &[u8], unread: &Unread) -> Result<Value, SyntaxError> {
+pub fn parse_without(text: &[u8], unread: &NameFilter) -> Result<Value, SyntaxError> {
     Ok(Parser { unread: Some(unread), ..Parser::new(text) }.document()?)
 }
 
@@ -121,7 +121,7 @@ struct Parser<'a> {
     /// The text again, if all of it is UTF-8.
     utf8: Option<&'a str>,
     /// Names of fields to pass over.
-    unread: Option<&'a Unread>,
+    unread: Option<&'a NameFilter>,
     /// INVARIANT: at most `text.len()`.
     offset: usize,
     depth: usize,
@@ -138,12 +138,13 @@ struct Parser<'a> {
 }
 
 enum Step {
-    Key(Text),
+    /// Offset of a key.
+    Key(usize),
     Index(usize),
 }
 
 /// A boxed syntax error, which is small compared with the result.
-type Read<T> = Result<T, Box<SyntaxError>>;
+type ParseResult<T> = Result<T, Box<SyntaxError>>;
 
 impl From<Box<SyntaxError>> for SyntaxError {
     fn from(error: Box<SyntaxError>) -> Self {
@@ -153,9 +154,14 @@ impl From<Box<SyntaxError>> for SyntaxError {
 
 impl<'a> Parser<'a> {
     fn new(text: &'a [u8]) -> Self {
+        Self::over(text, std::str::from_utf8(text).ok())
+    }
+
+    /// A parser of a text whose encoding has been checked.
+    fn over(text: &'a [u8], utf8: Option<&'a str>) -> Self {
         Self {
             text,
-            utf8: std::str::from_utf8(text).ok(),
+            utf8,
             unread: None,
             offset: 0,
             depth: 0,
@@ -169,7 +175,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn document(&mut self) -> Read<Value> {
+    fn document(&mut self) -> ParseResult<Value> {
         self.skip_spaces();
         let value = self.value()?;
         self.skip_spaces();
@@ -218,7 +224,7 @@ impl<'a> Parser<'a> {
         Box::new(SyntaxError { message, offset: self.offset })
     }
 
-    fn value(&mut self) -> Read<Value> {
+    fn value(&mut self) -> ParseResult<Value> {
         let start = self.offset;
         let inner = self.spans.len();
         let value = match self.peek() {
@@ -238,7 +244,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    fn nested(&mut self, read: fn(&mut Self) -> Read<Value>) -> Read<Value> {
+    fn nested(&mut self, read: fn(&mut Self) -> ParseResult<Value>) -> ParseResult<Value> {
         if self.depth >= MAX_DEPTH {
             return Err(Box::new(SyntaxError { message: "exceeded max depth".into(), offset: self.offset }));
         }
@@ -249,7 +255,7 @@ impl<'a> Parser<'a> {
         value
     }
 
-    fn literal(&mut self, text: &str, value: Value) -> Read<Value> {
+    fn literal(&mut self, text: &str, value: Value) -> ParseResult<Value> {
         for expected in text.bytes() {
             if self.peek() != Some(expected) {
                 return Err(self.unexpected(&format!("in literal {text} (expecting '{}')", char::from(expected))));
@@ -259,7 +265,7 @@ impl<'a> Parser<'a> {
         Ok(value)
     }
 
-    fn array(&mut self) -> Read<Value> {
+    fn array(&mut self) -> ParseResult<Value> {
         let first = self.items.len();
         self.skip_spaces();
         if self.peek() == Some(b']') {
@@ -279,15 +285,15 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn object(&mut self) -> Read<Value> {
+    fn object(&mut self) -> ParseResult<Value> {
         let first = self.entries.len();
         let first_span = self.spans.len();
-        let mut keys = Keys::default();
         self.skip_spaces();
         if self.peek() == Some(b'}') {
             self.advance();
             return Ok(Value::Object(Object::new()));
         }
+        let mut keys = Keys::default();
         loop {
             let key_offset = self.offset;
             if self.peek() != Some(b'"') {
@@ -313,7 +319,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns the length of the field whose key starts here, if the field is to be skipped.
-    fn unread_length(&self, unread: &Unread) -> Option<usize> {
+    fn unread_length(&self, unread: &NameFilter) -> Option<usize> {
         let rest = self.text.get(self.offset..)?.strip_prefix(b"\"")?;
         let (key, rest) = rest.split_at_checked(plain_length(rest))?;
         let value = rest.strip_prefix(b"\":").filter(|_| unread.contains(key))?;
@@ -328,11 +334,11 @@ impl<'a> Parser<'a> {
         first: usize,
         first_span: usize,
         known: Option<usize>,
-    ) -> Read<()> {
+    ) -> ParseResult<()> {
         if self.report_duplicates {
-            self.path.push(Step::Key(key.clone()));
+            self.path.push(Step::Key(key_offset));
             if known.is_some() {
-                Duplicate::note(&mut self.duplicates, key_offset, || render_path(&self.path));
+                Duplicate::note(&mut self.duplicates, key_offset, || render_path(self.text, self.utf8, &self.path));
             }
         }
         let value = self.value()?;
@@ -357,7 +363,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Skips the separator behind an item; returns whether it was the end.
-    fn is_last(&mut self, end: u8, context: &str) -> Read<bool> {
+    fn is_last(&mut self, end: u8, context: &str) -> ParseResult<bool> {
         self.skip_spaces();
         match self.peek() {
             Some(b',') => {
@@ -373,7 +379,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn number(&mut self) -> Read<Value> {
+    fn number(&mut self) -> ParseResult<Value> {
         let start = self.offset;
         let negative = self.peek() == Some(b'-');
         if negative {
@@ -419,7 +425,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn digits(&mut self, context: &str) -> Read<()> {
+    fn digits(&mut self, context: &str) -> ParseResult<()> {
         if !matches!(self.peek(), Some(b'0'..=b'9')) {
             return Err(self.unexpected(context));
         }
@@ -430,14 +436,14 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads a string; the current byte is its first quote.
-    fn string(&mut self) -> Read<Text> {
+    fn string(&mut self) -> ParseResult<Text> {
         self.advance();
         let run = self.plain_run();
         if self.peek() == Some(b'"') {
             self.advance();
-            return Ok(Text::from(run));
+            return Ok(Text::new(run));
         }
-        let mut owned = Text::from(run);
+        let mut owned = Text::new(run);
         loop {
             match self.peek() {
                 Some(b'"') => {
@@ -465,7 +471,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads the text after a backslash.
-    fn escape(&mut self) -> Read<char> {
+    fn escape(&mut self) -> ParseResult<char> {
         let c = match self.peek() {
             Some(c @ (b'"' | b'\\' | b'/')) => char::from(c),
             Some(b'b') => '\u{8}',
@@ -483,7 +489,7 @@ impl<'a> Parser<'a> {
         Ok(c)
     }
 
-    fn unicode_escape(&mut self) -> Read<char> {
+    fn unicode_escape(&mut self) -> ParseResult<char> {
         let first = self.four_hex_digits()?;
         if let Some(c) = char::from_u32(first) {
             return Ok(c);
@@ -504,7 +510,7 @@ impl<'a> Parser<'a> {
         Ok(char::REPLACEMENT_CHARACTER)
     }
 
-    fn four_hex_digits(&mut self) -> Read<u32> {
+    fn four_hex_digits(&mut self) -> ParseResult<u32> {
         let mut code = 0_u32;
         for _ in 0..4 {
             let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
@@ -525,7 +531,11 @@ struct Keys {
     /// at once.
     met: u64,
     /// Index of keys, built once scanning would take too long.
-    index: HashMap<Text, usize>,
+    #[expect(
+        clippy::box_collection,
+        reason = "few objects have an index, and each one in progress takes space on the stack"
+    )]
+    index: Option<Box<HashMap<Text, usize>>>,
 }
 
 impl Keys {
@@ -543,22 +553,25 @@ impl Keys {
         if entries.len() <= SMALL_OBJECT {
             return entries.iter().position(|(it, _)| it == key);
         }
-        for (position, (known, _)) in entries.iter().enumerate().skip(self.index.len()) {
-            self.index.insert(known.clone(), position);
+        let index = self.index.get_or_insert_default();
+        for (position, (known, _)) in entries.iter().enumerate().skip(index.len()) {
+            index.insert(known.clone(), position);
         }
-        self.index.get(key).copied()
+        index.get(key).copied()
     }
 }
 
-fn render_path(path: &[Step]) -> String {
+fn render_path(text: &[u8], utf8: Option<&str>, path: &[Step]) -> String {
     let mut out = String::new();
     for step in path {
         match step {
-            Step::Key(key) => {
+            Step::Key(offset) => {
                 if !out.is_empty() {
                     out.push('.');
                 }
-                out.push_str(key);
+                let mut parser = Parser { offset: *offset, ..Parser::over(text, utf8) };
+                // The key has been read before.
+                out.push_str(&parser.string().unwrap_or_default());
             }
             Step::Index(index) => {
                 // Writing to a String cannot fail.

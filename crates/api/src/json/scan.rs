@@ -56,6 +56,33 @@ pub fn value_at<'t>(text: &'t [u8], path: &[&str]) -> Option<&'t [u8]> {
     }
 }
 
+/// Whether a JSON text has more values than this. It costs no memory, and a value in memory takes up to thirty times
+/// its text: the length of a text alone does not bound what it takes.
+#[must_use]
+pub fn has_more_values(text: &[u8], max: usize) -> bool {
+    // The shortest value has one byte, and another one around it.
+    if text.len() <= max.saturating_mul(2) {
+        return false;
+    }
+    let (mut at, mut count) = (0_usize, 1_usize);
+    while let Some(byte) = text.get(at) {
+        match byte {
+            b'"' => {
+                at = string_end(text, at);
+                continue;
+            }
+            // The first value of a container, and each further one.
+            b'{' | b'[' | b',' => count = count.saturating_add(1),
+            _ => {}
+        }
+        if count > max {
+            return true;
+        }
+        at = at.saturating_add(1);
+    }
+    false
+}
+
 /// The byte behind the string whose first quote is at `start`.
 fn string_end(text: &[u8], start: usize) -> usize {
     let mut at = start.saturating_add(1);
@@ -103,13 +130,23 @@ pub(super) fn is_plain(text: &[u8]) -> bool {
         (word | escaped) & HIGHEST == 0
     };
     let Some(last) = text.last_chunk::<8>() else {
-        // Padded with bytes that need no escape.
-        let mut word = [b' '; 8];
-        word.iter_mut().zip(text).for_each(|(slot, byte)| *slot = *byte);
-        return is_plain(&word);
+        return is_plain(&short_word(text));
     };
     let (words, _) = text.as_chunks::<8>();
     words.iter().chain([last]).all(is_plain)
+}
+
+/// A word with all bytes of a text of fewer than eight, some of them twice, and otherwise bytes that need no escape.
+fn short_word(text: &[u8]) -> [u8; 8] {
+    if let (Some([a, b, c, d]), Some([e, f, g, h])) = (text.first_chunk(), text.last_chunk()) {
+        return [*a, *b, *c, *d, *e, *f, *g, *h];
+    }
+    match text {
+        [a] => [*a, b' ', b' ', b' ', b' ', b' ', b' ', b' '],
+        [a, b] => [*a, *b, b' ', b' ', b' ', b' ', b' ', b' '],
+        [a, b, c] => [*a, *b, *c, b' ', b' ', b' ', b' ', b' '],
+        _ => [b' '; 8],
+    }
 }
 
 const ONES: u64 = u64::from_ne_bytes([1; 8]);
@@ -128,6 +165,17 @@ fn equal(word: u64, byte: u8) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_counted_outside_of_strings() {
+        let list = |count: usize| format!("[{}1]", "1,".repeat(count - 1));
+        // The list itself is a value.
+        assert!(!has_more_values(list(9).as_bytes(), 10));
+        assert!(has_more_values(list(10).as_bytes(), 10));
+        assert!(has_more_values(format!("[{}{{}}]", "{},".repeat(10)).as_bytes(), 10));
+        assert!(has_more_values(b"{\"a\":[],\"b\":[],\"c\":[],\"d\":[]}", 5));
+        assert!(!has_more_values(format!("[\"{}\"]", ",{[\\\"".repeat(100)).as_bytes(), 10));
+    }
 
     #[test]
     fn values_are_found_where_they_stand_and_nowhere_else() {
@@ -150,7 +198,23 @@ mod tests {
     #[test]
     fn word_scan_agrees_with_byte_scan() {
         for byte in 0..=u8::MAX {
-            for (length, at) in [(1, 0), (7, 3), (8, 0), (8, 7), (9, 8), (20, 13), (24, 15)] {
+            for (length, at) in [
+                (1, 0),
+                (2, 1),
+                (3, 1),
+                (3, 2),
+                (4, 3),
+                (5, 4),
+                (6, 2),
+                (7, 3),
+                (7, 0),
+                (7, 6),
+                (8, 0),
+                (8, 7),
+                (9, 8),
+                (20, 13),
+                (24, 15),
+            ] {
                 let mut text = vec![b'a'; length];
                 text[at] = byte;
                 let ends = matches!(byte, b'"' | b'\\' | 0..0x20);

@@ -2,13 +2,13 @@
 
 /// A set of names that excludes most other names quickly.
 #[derive(Debug, Clone, Copy)]
-pub struct Unread {
+pub struct NameFilter {
     names: &'static [&'static str],
     /// A bit for each length with first and last letter.
     marks: [u64; 4],
 }
 
-impl Unread {
+impl NameFilter {
     /// These names.
     #[must_use]
     #[expect(clippy::indexing_slicing, reason = "the indexes are below the lengths, and this runs at compile time")]

@@ -324,24 +324,24 @@ fn go_type(item: Item<'_>) -> &'static str {
 }
 
 /// The kinds of values that can be compared.
-enum Basic<'a> {
+enum Scalar<'a> {
     Bool(bool),
     Int(i64),
     Float(f64),
     String(&'a str),
 }
 
-fn basic(item: Item<'_>) -> Result<Basic<'_>, PathError> {
+fn basic(item: Item<'_>) -> Result<Scalar<'_>, PathError> {
     Ok(match item {
-        Item::Value(Value::Bool(value)) => Basic::Bool(*value),
-        Item::Value(Value::Int(value)) => Basic::Int(*value),
-        Item::Value(Value::Float(value)) => Basic::Float(value.get()),
-        Item::Value(Value::String(value)) => Basic::String(value),
-        Item::Text(value) => Basic::String(value),
-        Item::Int(value) => Basic::Int(value),
-        Item::Float(value) => Basic::Float(value),
-        Item::Bool(value) => Basic::Bool(value),
-        Item::Byte(value) => Basic::Int(value.into()),
+        Item::Value(Value::Bool(value)) => Scalar::Bool(*value),
+        Item::Value(Value::Int(value)) => Scalar::Int(*value),
+        Item::Value(Value::Float(value)) => Scalar::Float(value.get()),
+        Item::Value(Value::String(value)) => Scalar::String(value),
+        Item::Text(value) => Scalar::String(value),
+        Item::Int(value) => Scalar::Int(value),
+        Item::Float(value) => Scalar::Float(value),
+        Item::Bool(value) => Scalar::Bool(value),
+        Item::Byte(value) => Scalar::Int(value.into()),
         Item::Value(_) | Item::Nothing => return Err(bad_type()),
     })
 }
@@ -356,11 +356,11 @@ fn compare(left: Item<'_>, operator: &Operator, right: Item<'_>) -> Result<bool,
     }
     let ordered = !matches!(operator, Operator::Equal | Operator::NotEqual);
     let order = match (basic(left)?, basic(right)?) {
-        (Basic::Bool(_), Basic::Bool(_)) if ordered => return Err(bad_type()),
-        (Basic::Bool(left), Basic::Bool(right)) => Some(left.cmp(&right)),
-        (Basic::Int(left), Basic::Int(right)) => Some(left.cmp(&right)),
-        (Basic::Float(left), Basic::Float(right)) => left.partial_cmp(&right),
-        (Basic::String(left), Basic::String(right)) => Some(left.cmp(right)),
+        (Scalar::Bool(_), Scalar::Bool(_)) if ordered => return Err(bad_type()),
+        (Scalar::Bool(left), Scalar::Bool(right)) => Some(left.cmp(&right)),
+        (Scalar::Int(left), Scalar::Int(right)) => Some(left.cmp(&right)),
+        (Scalar::Float(left), Scalar::Float(right)) => left.partial_cmp(&right),
+        (Scalar::String(left), Scalar::String(right)) => Some(left.cmp(right)),
         _ => return Err(PathError("incompatible types for comparison".into())),
     };
     let (less, equal) = (order == Some(Ordering::Less), order == Some(Ordering::Equal));

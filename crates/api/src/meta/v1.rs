@@ -5,7 +5,7 @@ mod selector;
 pub use selector::{LabelSelector, LabelSelectorRequirement};
 
 use crate::json::{ConvertError, Text, Value, from_value};
-use crate::shared::Alike;
+use crate::shared::Shareable;
 use crate::sorted_map::SortedMap;
 use crate::time::Timestamp;
 use crate::view::{sharing_view, view};
@@ -57,7 +57,7 @@ view! {
 }
 
 /// A typed view of a whole object.
-pub trait Object: Clone + Alike + serde::Serialize + serde::de::DeserializeOwned {
+pub trait Object: Clone + Shareable + serde::Serialize + serde::de::DeserializeOwned {
     /// The API group, empty for core.
     const GROUP: &'static str;
     /// The version.

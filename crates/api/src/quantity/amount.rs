@@ -9,13 +9,13 @@ use super::decimal::Decimal;
 
 /// `value` × 10^`scale`.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scaled {
+pub(super) struct ScaledValue {
     pub(super) value: i64,
     pub(super) scale: i32,
 }
 
-impl Scaled {
-    pub(super) const ZERO: Scaled = Scaled { value: 0, scale: 0 };
+impl ScaledValue {
+    pub(super) const ZERO: ScaledValue = ScaledValue { value: 0, scale: 0 };
 
     pub(super) fn as_i64(self) -> Option<i64> {
         if self.scale < 0 {
@@ -38,16 +38,16 @@ impl Scaled {
         }
     }
 
-    pub(super) fn rounded_up(self, scale: i32) -> (Scaled, bool) {
+    pub(super) fn rounded_up(self, scale: i32) -> (ScaledValue, bool) {
         if self.scale >= scale {
             return (self, true);
         }
         let (value, exact) = scale_down(self.value, scale.saturating_sub(self.scale));
-        (Scaled { value, scale }, exact)
+        (ScaledValue { value, scale }, exact)
     }
 
     /// Adds in place; false, and nothing changed, when the sum does not fit.
-    pub(super) fn add(&mut self, other: Scaled) -> bool {
+    pub(super) fn add(&mut self, other: ScaledValue) -> bool {
         if other.value == 0 {
             return true;
         }
@@ -60,7 +60,7 @@ impl Scaled {
         let (right, right_fits) = scale_up(other.value, other.scale.saturating_sub(scale));
         match left.checked_add(right) {
             Some(value) if left_fits && right_fits => {
-                *self = Scaled { value, scale };
+                *self = ScaledValue { value, scale };
                 true
             }
             _ => false,
@@ -73,7 +73,7 @@ impl Scaled {
             return true;
         }
         if factor == 0 {
-            *self = Scaled::ZERO;
+            *self = ScaledValue::ZERO;
             return true;
         }
         let (product, fits) = multiply(self.value, factor);
@@ -89,7 +89,7 @@ impl Scaled {
         fits && kept
     }
 
-    pub(super) fn cmp(self, other: Scaled) -> Ordering {
+    pub(super) fn cmp(self, other: ScaledValue) -> Ordering {
         if self.scale == other.scale {
             return self.value.cmp(&other.value);
         }

@@ -6,7 +6,7 @@ use std::fmt;
 
 use num_bigint::BigInt;
 
-use super::amount::{Scaled, multiply};
+use super::amount::{ScaledValue, multiply};
 use super::decimal::{Decimal, MAX_SHIFT};
 use super::{Amount, Format, ParseError, Quantity};
 
@@ -142,7 +142,7 @@ fn binary_suffix(times: i32) -> &'static str {
 }
 
 /// The amount as a scaled integer, where Kubernetes holds it as one.
-fn parse_scaled(parts: &Parts<'_>, unit: Unit) -> Option<Scaled> {
+fn parse_scaled(parts: &Parts<'_>, unit: Unit) -> Option<ScaledValue> {
     let whole = i32::try_from(parts.whole.len()).ok()?;
     let fraction = i32::try_from(parts.fraction.len()).ok()?;
     let (precision, factor, scale) = match unit {
@@ -163,11 +163,11 @@ fn parse_scaled(parts: &Parts<'_>, unit: Unit) -> Option<Scaled> {
     let value =
         digits.fold(0_i64, |value, digit| value.wrapping_mul(10).wrapping_add(i64::from(digit.wrapping_sub(b'0'))));
     let (value, fits) = multiply(value, factor);
-    fits.then_some(Scaled { value: if parts.negative { value.wrapping_neg() } else { value }, scale })
+    fits.then_some(ScaledValue { value: if parts.negative { value.wrapping_neg() } else { value }, scale })
 }
 
 /// Whether Kubernetes keeps the text as written because it treats it as canonical.
-fn keeps_text(parts: &Parts<'_>, unit: Unit, amount: Scaled) -> bool {
+fn keeps_text(parts: &Parts<'_>, unit: Unit, amount: ScaledValue) -> bool {
     match unit {
         Unit::Two(exponent) => {
             let written = amount.value.unsigned_abs().checked_shr(exponent).unwrap_or(0);

@@ -11,7 +11,7 @@ use crate::time::{MicroTime, Timestamp};
 
 /// A value that can be replaced by another one without a visible difference. This is stricter than equality:
 /// `1k` equals `1000`, but is written differently.
-pub trait Alike {
+pub trait Shareable {
     /// Hashes the value; identical values have equal hashes.
     fn feed<H: Hasher>(&self, hasher: &mut H);
 
@@ -24,7 +24,7 @@ pub trait Alike {
 
 macro_rules! plain {
     ($($type:ty),* $(,)?) => {
-        $(impl Alike for $type {
+        $(impl Shareable for $type {
             fn feed<H: Hasher>(&self, hasher: &mut H) {
                 self.hash(hasher);
             }
@@ -38,7 +38,7 @@ macro_rules! plain {
 
 plain!(bool, i32, i64, u32, Timestamp, MicroTime, IntOrString);
 
-impl Alike for Text {
+impl Shareable for Text {
     fn feed<H: Hasher>(&self, hasher: &mut H) {
         hasher.write_usize(self.len());
         hasher.write(self.as_bytes());
@@ -49,7 +49,7 @@ impl Alike for Text {
     }
 }
 
-impl<T: Alike> Alike for Option<T> {
+impl<T: Shareable> Shareable for Option<T> {
     fn feed<H: Hasher>(&self, hasher: &mut H) {
         self.is_some().hash(hasher);
         if let Some(value) = self {
@@ -71,7 +71,7 @@ impl<T: Alike> Alike for Option<T> {
     }
 }
 
-impl<T: Alike> Alike for Box<T> {
+impl<T: Shareable> Shareable for Box<T> {
     fn feed<H: Hasher>(&self, hasher: &mut H) {
         (**self).feed(hasher);
     }
@@ -85,7 +85,7 @@ impl<T: Alike> Alike for Box<T> {
     }
 }
 
-impl<T: Alike> Alike for Vec<T> {
+impl<T: Shareable> Shareable for Vec<T> {
     fn feed<H: Hasher>(&self, hasher: &mut H) {
         self.len().hash(hasher);
         for item in self {
@@ -104,7 +104,7 @@ impl<T: Alike> Alike for Vec<T> {
     }
 }
 
-impl<K: Alike + Ord, V: Alike> Alike for BTreeMap<K, V> {
+impl<K: Shareable + Ord, V: Shareable> Shareable for BTreeMap<K, V> {
     fn feed<H: Hasher>(&self, hasher: &mut H) {
         self.len().hash(hasher);
         for (key, value) in self {
@@ -126,7 +126,7 @@ impl<K: Alike + Ord, V: Alike> Alike for BTreeMap<K, V> {
     }
 }
 
-impl Alike for Value {
+impl Shareable for Value {
     fn feed<H: Hasher>(&self, hasher: &mut H) {
         std::mem::discriminant(self).hash(hasher);
         match self {
@@ -151,7 +151,7 @@ impl Alike for Value {
 }
 
 /// Schemas are large, and in no part.
-impl Alike for Schema {
+impl Shareable for Schema {
     fn feed<H: Hasher>(&self, _hasher: &mut H) {}
 
     fn is_alike(&self, _other: &Self) -> bool {
@@ -159,7 +159,7 @@ impl Alike for Schema {
     }
 }
 
-impl Alike for Object {
+impl Shareable for Object {
     fn feed<H: Hasher>(&self, hasher: &mut H) {
         self.len().hash(hasher);
         for (name, value) in self.iter() {

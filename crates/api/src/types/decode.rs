@@ -4,8 +4,8 @@
 //! and base64 canonical. What does not fit is Go's error text, the first one in the text; what the type does not know
 //! is dropped and listed. Follows `sigs.k8s.io/json` and the marshalers of the special types.
 
-use super::given::{GivenEmpty, Part};
-use super::{Field, Kind, Type};
+use super::given::{EmptyPositions, Part};
+use super::{Field, Kind, PresentFields, Type};
 use crate::base64;
 use crate::duration::Duration;
 use crate::int_or_string::IntOrString;
@@ -15,13 +15,13 @@ use crate::time::{Layout, Timestamp};
 
 /// An object in its type's normal form.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Decoded {
+pub struct DecodedObject {
     /// The object.
     pub value: Value,
     /// Paths of fields that the type does not have, in the order of the text.
     pub unknown_fields: Vec<String>,
     /// Positions of empty lists and maps in the input.
-    pub given_empty: GivenEmpty,
+    pub given_empty: EmptyPositions,
 }
 
 /// Details of the input that decoding drops from an object.
@@ -30,7 +30,7 @@ pub struct Notes {
     /// Paths of fields that the type does not have, in the order of the text.
     pub unknown_fields: Vec<String>,
     /// Positions of empty lists and maps in the input.
-    pub given_empty: GivenEmpty,
+    pub given_empty: EmptyPositions,
 }
 
 impl Notes {
@@ -45,33 +45,33 @@ impl Notes {
 ///
 /// # Errors
 /// Go's text for the first part that does not fit.
-pub fn decode(it: &Type, value: &Value) -> Result<Decoded, String> {
+pub fn decode(object_type: &Type, value: &Value) -> Result<DecodedObject, String> {
     let mut value = value.clone();
-    let Notes { unknown_fields, given_empty } = decode_in_place(it, &mut value)?;
-    Ok(Decoded { value, unknown_fields, given_empty })
+    let Notes { unknown_fields, given_empty } = decode_in_place(object_type, &mut value)?;
+    Ok(DecodedObject { value, unknown_fields, given_empty })
 }
 
 /// Like [`decode`], but in place: parts in normal form are not copied.
 ///
 /// # Errors
 /// Go's text for the first part that does not fit; the value is of no use then.
-pub fn decode_in_place(it: &Type, value: &mut Value) -> Result<Notes, String> {
+pub fn decode_in_place(object_type: &Type, value: &mut Value) -> Result<Notes, String> {
     let mut decoder = Decoder::default();
     match value {
-        Value::Object(fields) => decoder.object(it, fields, None),
+        Value::Object(fields) => decoder.object(object_type, fields, None),
         Value::Null => {}
         other => {
             let kind = other.kind();
-            return Err(format!("json: cannot unmarshal {kind} into Go value of type {}", it.go_type()));
+            return Err(format!("json: cannot unmarshal {kind} into Go value of type {}", object_type.go_type()));
         }
     }
     decoder.error.map_or(Ok(decoder.notes), Err)
 }
 
 /// Converts a changed object back to its type's normal form. Parts that do not fit the type are unchanged.
-pub fn normalize(it: &Type, value: &mut Value) {
+pub fn normalize(object_type: &Type, value: &mut Value) {
     if let Value::Object(fields) = value {
-        Decoder { lenient: true, normalizes: true, ..Decoder::default() }.object(it, fields, None);
+        Decoder { lenient: true, normalizes: true, ..Decoder::default() }.object(object_type, fields, None);
     }
 }
 
@@ -84,8 +84,8 @@ pub(super) fn complaint(kind: Kind, value: &Value) -> Option<String> {
 
 /// An object without content, in normal form.
 #[must_use]
-pub fn empty(it: &'static Type) -> Value {
-    zero(Kind::Struct(it))
+pub fn empty(object_type: &'static Type) -> Value {
+    zero(Kind::Struct(object_type))
 }
 
 /// Position of a value: the last step, and those before it.
@@ -145,9 +145,6 @@ impl Place<'_> {
     }
 }
 
-/// The fields of a type that were present, as bits. Types with more fields than bits are always rebuilt.
-type Present = u128;
-
 #[derive(Default)]
 struct Decoder {
     notes: Notes,
@@ -194,13 +191,13 @@ impl Decoder {
         self.stop(message);
     }
 
-    fn object(&mut self, it: &Type, fields: &mut Object, at: Option<&Place<'_>>) {
-        let owner = std::mem::replace(&mut self.owner, it.name);
-        let mut present: Present = 0;
+    fn object(&mut self, object_type: &Type, fields: &mut Object, at: Option<&Place<'_>>) {
+        let owner = std::mem::replace(&mut self.owner, object_type.name);
+        let mut present: PresentFields = 0;
         let mut next = 0;
         let mut is_normal = true;
         for (key, value) in fields.iter_mut() {
-            let Some((index, field)) = it.find_from(next, key) else {
+            let Some((index, field)) = object_type.find_from(next, key) else {
                 is_normal = false;
                 if !self.lenient && self.notes.has_room() {
                     let place = Place { before: at, step: Step::Field(key) };
@@ -208,8 +205,8 @@ impl Decoder {
                 }
                 continue;
             };
-            let embedding =
-                (!field.embedded.is_empty()).then(|| Place { before: at, step: Step::Embedded(embedded_in(it)) });
+            let embedding = (!field.embedded.is_empty())
+                .then(|| Place { before: at, step: Step::Embedded(embedded_in(object_type)) });
             let before = embedding.as_ref().or(at);
             let place = Place { before, step: Step::Field(key) };
             is_normal &= index >= next;
@@ -219,19 +216,18 @@ impl Decoder {
                 continue;
             }
             self.value(field.kind, field.go_type, value, Some(&place));
-            self.note_empty(it, field, value, &place);
-            match bit(index).filter(|_| !is_left_out(field, value) || (!self.normalizes && keeps_empty(it, field))) {
+            self.note_empty(object_type, field, value, &place);
+            match bit(index)
+                .filter(|_| !is_left_out(field, value) || (!self.normalizes && keeps_empty(object_type, field)))
+            {
                 Some(bit) => present |= bit,
                 None => is_normal = false,
             }
         }
         self.owner = owner;
-        let is_complete = || {
-            let bits = std::iter::successors(Some(1), |bit: &Present| bit.checked_shl(1));
-            it.fields.iter().zip(bits).all(|(field, bit)| present & bit != 0 || is_left_out_if_missing(field))
-        };
-        if !is_normal || !is_complete() {
-            put_together(it, fields, present);
+        let is_complete = present & object_type.required == object_type.required;
+        if !is_normal || !is_complete {
+            put_together(object_type, fields, present);
         }
     }
 
@@ -383,8 +379,8 @@ impl Decoder {
 }
 
 /// Go's name of the struct that is embedded in a type.
-fn embedded_in(it: &Type) -> &'static str {
-    match it.name {
+fn embedded_in(object_type: &Type) -> &'static str {
+    match object_type.name {
         "EphemeralContainer" => "EphemeralContainerCommon",
         "PersistentVolumeSpec" => "PersistentVolumeSource",
         "Probe" => "ProbeHandler",
@@ -395,7 +391,7 @@ fn embedded_in(it: &Type) -> &'static str {
 }
 
 /// Rebuilds the object from its parts, which are in normal form.
-fn put_together(it: &Type, fields: &mut Object, present: Present) {
+fn put_together(it: &Type, fields: &mut Object, present: PresentFields) {
     let mut next = 0;
     let mut parts: Vec<(usize, Text, Value)> = Vec::with_capacity(fields.len().saturating_add(4));
     for (key, value) in std::mem::take(fields) {
@@ -409,7 +405,7 @@ fn put_together(it: &Type, fields: &mut Object, present: Present) {
     }
     for (at, field) in it.fields.iter().enumerate() {
         let is_present = bit(at).is_some_and(|bit| present & bit != 0);
-        if !is_present && !is_left_out_if_missing(field) && !parts.iter().any(|(it, ..)| *it == at) {
+        if !is_present && !field.is_left_out_if_missing() && !parts.iter().any(|(it, ..)| *it == at) {
             parts.extend(shown(field, None).map(|value| (at, Text::const_new(field.name), value)));
         }
     }
@@ -419,8 +415,8 @@ fn put_together(it: &Type, fields: &mut Object, present: Present) {
 }
 
 /// The bit of the field at an index.
-fn bit(index: usize) -> Option<Present> {
-    u32::try_from(index).ok().and_then(|index| Present::checked_shl(1, index))
+fn bit(index: usize) -> Option<PresentFields> {
+    u32::try_from(index).ok().and_then(|index| PresentFields::checked_shl(1, index))
 }
 
 /// Whether an empty list stays when an object is read, because defaults fill in only a missing one.
@@ -432,16 +428,6 @@ fn keeps_empty(owner: &Type, field: &Field) -> bool {
 fn is_left_out(field: &Field, value: &Value) -> bool {
     !field.pointer
         && ((field.omit_empty && field.is_plain() && is_empty(value)) || (field.omit_zero && value.is_null()))
-}
-
-/// Whether Go leaves a field out that is not set.
-fn is_left_out_if_missing(field: &Field) -> bool {
-    if field.pointer {
-        return field.omit_empty;
-    }
-    // The zero value of a non-plain field is not null, with the exception of times.
-    let is_null = matches!(field.kind, Kind::Time | Kind::MicroTime | Kind::Any | Kind::SchemaOrList);
-    (field.omit_empty && field.is_plain()) || (field.omit_zero && is_null)
 }
 
 /// Whether this is a time as we write it: `2006-01-02T15:04:05Z`. Rare ones are parsed.
@@ -516,7 +502,8 @@ pub(super) fn zero(kind: Kind) -> Value {
         Kind::Quantity => "0".into(),
         Kind::Duration => "0s".into(),
         Kind::Struct(it) => {
-            let fields = it.fields.iter().filter_map(|field| Some((Text::const_new(field.name), shown(field, None)?)));
+            let fields = it.fields.iter().filter(|field| !field.is_left_out_if_missing());
+            let fields = fields.filter_map(|field| Some((Text::const_new(field.name), shown(field, None)?)));
             Value::Object(Object::from_distinct(fields.collect()))
         }
         Kind::SchemaOrBool => false.into(),

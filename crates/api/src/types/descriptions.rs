@@ -29,8 +29,8 @@ pub struct FieldDescription {
 
 /// The description of a type; `None` for the few that OpenAPI does not publish.
 #[must_use]
-pub fn describe(it: &Type) -> Option<Description> {
-    let start = format!("{}\t", it.schema_name());
+pub fn describe(object_type: &Type) -> Option<Description> {
+    let start = format!("{}\t", object_type.schema_name());
     let mut lines = find(&start)?.lines();
     let text = unescape(lines.next()?.strip_prefix(&start)?);
     let fields = lines.map_while(|line| line.strip_prefix('\t')).filter_map(|line| {

@@ -1,9 +1,9 @@
 //! Lists and maps that a document gives, but empty: the normal form leaves them out, messages show them.
 //!
 //! Go distinguishes `labels: {}` from missing labels until it writes the object, and validation prints the
-//! input. Decoding records the positions of such parts, and [`GivenEmpty::in_place`] restores them for
+//! input. Decoding records the positions of such parts, and [`EmptyPositions::in_place`] restores them for
 //! validators. Required lists stay in the normal form, but are null when read from storage:
-//! [`GivenEmpty::settle`].
+//! [`EmptyPositions::settle`].
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ pub(super) enum Part {
 
 /// Positions of empty lists and maps.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct GivenEmpty {
+pub struct EmptyPositions {
     places: Vec<(Vec<Part>, Value)>,
     /// Bytes of the places.
     bytes: usize,
@@ -31,7 +31,7 @@ const PLACES_MAX: usize = 1_000;
 /// Bytes of places that are noted.
 const PLACES_BYTES_MAX: usize = 256 << 10;
 
-impl GivenEmpty {
+impl EmptyPositions {
     /// Records a position, unless there are too many.
     pub(super) fn add(&mut self, place: impl FnOnce() -> Vec<Part>, empty: Value) {
         if self.places.len() >= PLACES_MAX || self.bytes >= PLACES_BYTES_MAX {

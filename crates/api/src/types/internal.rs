@@ -10,18 +10,18 @@ use crate::json::{Object, Value};
 
 /// The value of type `it` as JSON of Kubernetes' internal struct.
 #[must_use]
-pub fn internal_form(it: &Type, value: &Value) -> Value {
+pub fn internal_form(object_type: &Type, value: &Value) -> Value {
     let empty = Object::new();
-    struct_form(it, value.as_object().unwrap_or(&empty))
+    struct_form(object_type, value.as_object().unwrap_or(&empty))
 }
 
-fn struct_form(it: &Type, fields: &Object) -> Value {
-    if it.package.ends_with("/meta/v1") {
+fn struct_form(object_type: &Type, fields: &Object) -> Value {
+    if object_type.package.ends_with("/meta/v1") {
         let value = Value::Object(fields.clone());
-        return decode(it, &value).map_or(value, |decoded| decoded.value);
+        return decode(object_type, &value).map_or(value, |decoded| decoded.value);
     }
-    let mut out = Object::with_capacity(it.fields.len());
-    for field in in_internal_order(it) {
+    let mut out = Object::with_capacity(object_type.fields.len());
+    for field in in_internal_order(object_type) {
         let value = fields.get(field.name).filter(|value| !value.is_null());
         match value {
             // TypeMeta is empty inside the server.
@@ -47,10 +47,10 @@ fn struct_form(it: &Type, fields: &Object) -> Value {
 }
 
 /// The fields in the order of the internal struct, which for schemas is not that of the versions.
-fn in_internal_order(it: &Type) -> impl Iterator<Item = &'static Field> {
-    let is_schema = it.name == "JSONSchemaProps";
-    let nullable = it.fields.iter().find(|field| is_schema && field.go_name == "Nullable");
-    let others = it.fields.iter().filter(move |field| !is_schema || field.go_name != "Nullable");
+fn in_internal_order(object_type: &Type) -> impl Iterator<Item = &'static Field> {
+    let is_schema = object_type.name == "JSONSchemaProps";
+    let nullable = object_type.fields.iter().find(|field| is_schema && field.go_name == "Nullable");
+    let others = object_type.fields.iter().filter(move |field| !is_schema || field.go_name != "Nullable");
     others.flat_map(move |field| {
         let next = nullable.filter(|_| field.go_name == "Type");
         [Some(field), next].into_iter().flatten()

@@ -20,10 +20,10 @@ pub struct Mismatch {
 
 /// Takes all values that do not fit out of a document, so that the rest can be decoded; returns them in the order of the
 /// document.
-pub fn take_mismatches(of: &'static Type, document: &mut Value) -> Vec<Mismatch> {
+pub fn take_mismatches(object_type: &'static Type, document: &mut Value) -> Vec<Mismatch> {
     let mut found = Vec::new();
     match document {
-        Value::Object(_) => check(Kind::Struct(of), document, "", &mut found),
+        Value::Object(_) => check(Kind::Struct(object_type), document, "", &mut found),
         _ => found.push(mismatch(Kind::Any, "an object", document, "")),
     }
     found

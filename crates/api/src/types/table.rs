@@ -35,7 +35,7 @@ mod storagemigration_v1;
 use super::Type;
 
 /// A struct without fields.
-pub(super) static EMPTY: Type = Type { package: "", name: "", atomic: true, fields: &[] };
+pub(super) static EMPTY: Type = Type::new("", "", true, &[]);
 
 /// All types, sorted by package and name.
 #[rustfmt::skip]

@@ -12,12 +12,12 @@ use crate::json::{Object, Value};
 
 /// The first thing that keeps a document from being of the type.
 #[must_use]
-pub fn restore_error(it: &'static Type, value: &Value) -> Option<String> {
-    part(Kind::Struct(it), it.name, value)
+pub fn restore_error(object_type: &'static Type, value: &Value) -> Option<String> {
+    part(Kind::Struct(object_type), object_type.name, value)
 }
 
-fn object(it: &Type, fields: &Object) -> Option<String> {
-    it.fields.iter().find_map(|field| part(field.kind, field.go_type, fields.get(field.name)?))
+fn object(object_type: &Type, fields: &Object) -> Option<String> {
+    object_type.fields.iter().find_map(|field| part(field.kind, field.go_type, fields.get(field.name)?))
 }
 
 fn part(kind: Kind, go_type: &str, value: &Value) -> Option<String> {

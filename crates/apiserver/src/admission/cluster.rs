@@ -14,7 +14,7 @@ use super::pod_security;
 use super::policies::PolicyMetrics;
 use super::webhooks::WebhookMetrics;
 use crate::authorization::Authorizer;
-use crate::custom::Customs;
+use crate::custom::CustomResources;
 use crate::objects::strategy::Meaning;
 use crate::outbound::backends::Backends;
 use crate::resources::{Resource, RuntimeConfig};
@@ -37,7 +37,7 @@ pub(crate) trait Cluster: Send + Sync {
     fn meaning(&self) -> &Meaning;
 
     /// The custom resources.
-    fn customs(&self) -> &Arc<Customs>;
+    fn customs(&self) -> &Arc<CustomResources>;
 
     /// The metrics of admission policies.
     fn policy_metrics(&self) -> &PolicyMetrics;
@@ -85,7 +85,7 @@ pub(crate) struct State {
     pub(crate) cache: Arc<Cache>,
     pub(crate) authorizer: Arc<Authorizer>,
     pub(crate) meaning: Arc<Meaning>,
-    pub(crate) customs: Arc<Customs>,
+    pub(crate) customs: Arc<CustomResources>,
     pub(crate) policy_metrics: PolicyMetrics,
     pub(crate) webhook_metrics: WebhookMetrics,
     pub(crate) condition_metrics: ConditionMetrics,
@@ -114,7 +114,7 @@ impl Cluster for State {
         &self.meaning
     }
 
-    fn customs(&self) -> &Arc<Customs> {
+    fn customs(&self) -> &Arc<CustomResources> {
         &self.customs
     }
 

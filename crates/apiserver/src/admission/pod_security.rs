@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use api::json::{self, Value};
 use api::metadata;
-use cache::stored::Served;
+use cache::stored::ServedObject;
 use registry::pod_security::{self as rules, Configuration, Decision, Policy, Survey};
 use telemetry::metrics::Registry;
 
@@ -76,7 +76,7 @@ impl Plugin for PodSecurity {
 const LABEL: &[u8] = b"pod-security.kubernetes.io/";
 
 impl PodSecurity {
-    fn namespace(&self, name: &str) -> Option<Arc<Served>> {
+    fn namespace(&self, name: &str) -> Option<Arc<ServedObject>> {
         let namespaces = resources::NAMESPACES;
         self.cluster.cache().resource(&namespaces.prefix()).get(&namespaces.key("", name))
     }
@@ -86,7 +86,7 @@ impl PodSecurity {
         if !self.setup.is_default {
             return false;
         }
-        let is_unlabeled = |namespace: Arc<Served>| !contains(namespace.labels(), LABEL);
+        let is_unlabeled = |namespace: Arc<ServedObject>| !contains(namespace.labels(), LABEL);
         if !self.namespace(attributes.namespace).is_some_and(is_unlabeled) {
             return false;
         }
@@ -188,7 +188,7 @@ impl PodSecurity {
         let survey = move || {
             let configuration = &setup.configuration;
             let checks_classes = configuration.has_exempt_runtime_classes();
-            let is_exempt = |pod: &Served| {
+            let is_exempt = |pod: &ServedObject| {
                 checks_classes
                     && pod
                         .text_at(&["spec", "runtimeClassName"])
@@ -209,7 +209,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
 }
 
 /// The uid of the controller of a pod, read from its metadata alone; empty if there is none.
-fn controller(pod: &Served) -> String {
+fn controller(pod: &ServedObject) -> String {
     let owners = pod.metadata().and_then(|metadata| json::value_at(metadata, &["ownerReferences"]));
     let owners = owners.and_then(|owners| json::parse(owners).ok());
     let owners = owners.as_ref().and_then(Value::as_array).unwrap_or_default();

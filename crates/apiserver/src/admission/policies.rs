@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 use api::json::Value;
 use cel_kubernetes::libraries::authorization::User;
 use registry::admission::mutating::{self, Reinvocation};
+use registry::admission::request::is_exempt;
 use registry::admission::validating::{self, Deadline};
-use registry::admission::{self, GroupVersionKind, GroupVersionResource, Mutating, Request, Validating};
+use registry::admission::{self, GroupVersionKind, GroupVersionResource, MutatingBody, Request, ValidatingBody};
 use registry::conversion;
 
 pub(crate) use self::metrics::PolicyMetrics;
@@ -27,21 +28,6 @@ use crate::wire::status::{Failure, Result};
 
 /// Evaluation of all policies for one request takes at most this long.
 const EVALUATION_MAX: Duration = Duration::from_secs(10);
-
-/// Resources that are exempt from policies: the policies themselves, so that one can always be removed, and
-/// reviews.
-const EXEMPT: [(&str, &str); 10] = [
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
-    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
-    ("authentication.k8s.io", "selfsubjectreviews"),
-    ("authentication.k8s.io", "tokenreviews"),
-    ("authorization.k8s.io", "localsubjectaccessreviews"),
-    ("authorization.k8s.io", "selfsubjectaccessreviews"),
-    ("authorization.k8s.io", "selfsubjectrulesreviews"),
-    ("authorization.k8s.io", "subjectaccessreviews"),
-];
 
 pub(super) fn operation(operation: Operation) -> admission::Operation {
     match operation {
@@ -54,7 +40,7 @@ pub(super) fn operation(operation: Operation) -> admission::Operation {
 
 fn is_asked<B: 'static>(source: &Source<B>, attributes: &Attributes<'_>) -> bool {
     !source.is_empty()
-        && !EXEMPT.contains(&attributes.resource_name())
+        && !is_exempt(attributes.resource_name())
         && source.may_match(attributes.resource_name(), operation(attributes.operation))
 }
 
@@ -118,7 +104,7 @@ fn causes<'a>(texts: impl Iterator<Item = String> + 'a) -> Value {
 /// The plugin for policies that refuse.
 pub(super) struct ValidatingAdmissionPolicy {
     cluster: Arc<dyn Cluster>,
-    source: Arc<Source<Validating>>,
+    source: Arc<Source<ValidatingBody>>,
 }
 
 impl ValidatingAdmissionPolicy {
@@ -195,7 +181,7 @@ pub(super) fn begin_second_pass() {
 /// The plugin for policies that change objects.
 pub(super) struct MutatingAdmissionPolicy {
     cluster: Arc<dyn Cluster>,
-    source: Arc<Source<Mutating>>,
+    source: Arc<Source<MutatingBody>>,
 }
 
 impl MutatingAdmissionPolicy {

@@ -8,7 +8,7 @@ use super::{Attributes, Cluster, Operation, Plugin, Verdict, done};
 use crate::resources;
 use crate::wire::status::{Failure, Result};
 use api::metadata;
-use cache::stored::Served;
+use cache::stored::ServedObject;
 
 /// The plugin.
 pub(super) struct Priority(pub(super) Arc<dyn Cluster>);
@@ -34,7 +34,7 @@ fn mutate(cluster: &dyn Cluster, pod: &mut Value) -> Result<()> {
     let cache = cluster.cache().resource(&classes.prefix());
     let class = if name.is_empty() {
         // Most classes are not the default one, which is visible without decoding them.
-        let may_be_default = |_: &str, class: &Served| class.contains(b"\"globalDefault\":true");
+        let may_be_default = |_: &str, class: &ServedObject| class.contains(b"\"globalDefault\":true");
         let all = cache.list(&classes.prefix(), None, 0, may_be_default).objects;
         let mut defaults: Vec<Value> = all
             .into_iter()

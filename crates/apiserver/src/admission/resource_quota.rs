@@ -21,7 +21,7 @@ use super::{Attributes, Cluster, Operation, Plugin, Verdict};
 use crate::resources::{self, Resource};
 use crate::wire::status::{Failure, Result};
 use api::metadata;
-use cache::stored::{self, Served};
+use cache::stored::{self, ServedObject};
 use patching::apply::BuiltIn;
 
 type Usage = BTreeMap<String, Quantity>;
@@ -124,7 +124,7 @@ async fn charge(
     for (key, _) in all {
         // The cache may be a moment behind, and the count must not.
         let entry = cluster.store().get(&key, 0).await?.entry;
-        let quota = entry.and_then(|entry| Served::new(&entry.value, entry.revision));
+        let quota = entry.and_then(|entry| ServedObject::new(&entry.value, entry.revision));
         if let Some(quota) = quota {
             charge_one(cluster, counted, &key, quota, dry_run).await?;
         }
@@ -153,7 +153,7 @@ async fn charge_one(
     cluster: &dyn Cluster,
     counted: CountedChange<'_>,
     key: &str,
-    quota: Served,
+    quota: ServedObject,
     dry_run: bool,
 ) -> Result<()> {
     let mut current = quota;
@@ -174,7 +174,7 @@ async fn charge_one(
         let bytes = stored::encode(&mut quota).ok_or_else(|| Failure::internal("the quota has no metadata"))?;
         match cluster.store().write(Write::update(key, current.revision, bytes)).await? {
             Outcome::Done { .. } => return Ok(()),
-            Outcome::Conflict { current: Some(entry) } => match Served::new(&entry.value, entry.revision) {
+            Outcome::Conflict { current: Some(entry) } => match ServedObject::new(&entry.value, entry.revision) {
                 Some(served) => current = served,
                 None => return Ok(()),
             },

@@ -40,8 +40,8 @@ impl Plugin for ServiceAccount {
 
     fn mutate<'a>(&'a self, _: &'a Attributes<'a>, pod: &'a mut Value) -> Verdict<'a> {
         Box::pin(async move {
-            wait(&*self.0, pod).await;
-            mutate(&*self.0, pod)
+            let default = wait(&*self.0, pod).await;
+            mutate(&*self.0, pod, default)
         })
     }
 }
@@ -50,27 +50,29 @@ fn find(cluster: &dyn Cluster, namespace: &str, name: &str) -> Option<Value> {
     cluster.object(resources::SERVICE_ACCOUNTS, namespace, name)
 }
 
-/// Waits for the account that a new namespace gets, as long as it may take.
-async fn wait(cluster: &dyn Cluster, pod: &Value) {
+/// Waits for the account that a new namespace gets, as long as it may take. Returns it if the pod needs it.
+async fn wait(cluster: &dyn Cluster, pod: &Value) -> Option<Value> {
     let named = ["serviceAccountName", "serviceAccount"].iter().filter_map(|field| pod.str_at(&["spec", field]));
     let namespace = metadata::namespace(pod);
     let is_mirror = pod.at(&["metadata", "annotations", ANNOTATION_CONFIG_MIRROR]).is_some();
     if is_mirror || named.into_iter().any(|name| !name.is_empty() && name != DEFAULT) {
-        return;
+        return None;
     }
     for _ in 0..WAIT_TURNS {
-        if find(cluster, namespace, DEFAULT).is_some() {
-            break;
+        let found = find(cluster, namespace, DEFAULT);
+        if found.is_some() {
+            return found;
         }
         tokio::time::sleep(WAIT_INTERVAL).await;
     }
+    None
 }
 
-/// Names the account of a new pod, and mounts its token.
+/// Names the account of a new pod, and mounts its token. `default` is the default account, if it has been looked up.
 ///
 /// # Errors
 /// 403 if the account does not exist.
-fn mutate(cluster: &dyn Cluster, pod: &mut Value) -> Result<()> {
+fn mutate(cluster: &dyn Cluster, pod: &mut Value, default: Option<Value>) -> Result<()> {
     if pod.at(&["metadata", "annotations", ANNOTATION_CONFIG_MIRROR]).is_some() {
         return validate_mirror(pod);
     }
@@ -81,7 +83,8 @@ fn mutate(cluster: &dyn Cluster, pod: &mut Value) -> Result<()> {
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT.to_owned());
     spec.insert("serviceAccountName", name.as_str());
     spec.insert("serviceAccount", name.as_str());
-    let Some(account) = find(cluster, &namespace, &name) else {
+    let known = default.filter(|_| name == DEFAULT);
+    let Some(account) = known.or_else(|| find(cluster, &namespace, &name)) else {
         let complaints = api::names::path_segment(&name);
         let cause = if complaints.is_empty() {
             format!("serviceaccount \"{name}\" not found")

@@ -1,11 +1,12 @@
 //! `MutatingAdmissionWebhook` and `ValidatingAdmissionWebhook`: the webhooks that users configure.
 //!
 //! [`source`] compiles configurations when they change and finds those for a request by an index, [`review`] is the document
-//! that is sent and answered, [`backends`](crate::outbound::backends) calls. Mutating webhooks are called one after the other,
+//! that is sent and answered, [`patch`] applies the changes of an answer, [`backends`](crate::outbound::backends) calls. Mutating webhooks are called one after the other,
 //! in the order of the names of their configurations; validating ones all at once. Follows
 //! `apiserver/pkg/admission/plugin/webhook` of Kubernetes.
 
 mod metrics;
+mod patch;
 mod review;
 mod source;
 
@@ -19,11 +20,10 @@ use api::json::{self, Object, Value};
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use registry::admission::rules::{Match, MatchError};
-use registry::admission::{Cluster as _, GroupVersionKind, GroupVersionResource, Request};
-use registry::conversion;
+use registry::admission::{GroupVersionKind, GroupVersionResource, Request};
 
 pub(crate) use self::metrics::WebhookMetrics;
-use self::review::{Answer, Bad};
+use self::review::{Answer, ReviewError};
 use self::source::{Source, Webhook};
 use super::policies::world::World;
 use super::policies::{evaluate, operation, request};
@@ -31,7 +31,7 @@ use super::{Attributes, Cluster, Plugin, Verdict};
 use crate::outbound::backends::NoAnswer;
 use crate::random;
 use crate::resources;
-use crate::storage::recorder::Regarding;
+use crate::storage::recorder::RegardingObject;
 use crate::wire::deadline;
 use crate::wire::status::{Failure, Result};
 
@@ -64,10 +64,12 @@ impl Type {
 
 /// A failed call, or a refusal.
 enum Refusal {
-    /// The call failed: the failure policy decides.
-    Call(String),
-    /// The webhook refuses, or the server cannot use its answer.
-    Final(Box<Failure>),
+    /// The call failed: the failure policy decides. With the code in metrics.
+    Call(String, u16),
+    /// The webhook refuses.
+    Denial(Box<Failure>),
+    /// The server cannot call the webhook, or not use its answer.
+    Internal(Box<Failure>),
 }
 
 /// A webhook to call, with the documents that it sees.
@@ -95,9 +97,9 @@ struct Passes {
     is_needed: bool,
     has_patched: bool,
     last_output: Option<Value>,
-    /// Webhooks that were called and can be called again,
+    /// Webhooks that were called and can be called again.
     previous: HashSet<String>,
-    /// and those of them that have to be.
+    /// Webhooks that must be called again.
     again: HashSet<String>,
 }
 
@@ -199,7 +201,7 @@ impl Webhooks {
                 (None, _) => Value::Null,
                 (Some(document), Match::Requested) => (**document).clone(),
                 (Some(document), Match::Equivalent(_)) => {
-                    converted(&world, asked, document, &kind).await.map_err(Failure::internal)?
+                    patch::converted(&world, asked, document, &kind).await.map_err(Failure::internal)?
                 }
             };
         }
@@ -216,11 +218,11 @@ impl Webhooks {
         let webhook = &invocation.webhook;
         if attributes.dry_run && !webhook.allows_dry_run {
             let why = format!("admission webhook {} does not support dry run", quote(&webhook.name));
-            return Err(Refusal::Final(Failure::bad_request(why)));
+            return Err(Refusal::Internal(Failure::bad_request(why)));
         }
         let Some(version) = webhook.version else {
             let why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
-            return Err(Refusal::Call(why.to_owned()));
+            return Err(Refusal::Call(why.to_owned(), 400));
         };
         let uid = String::from_utf8(random::uid_text()).unwrap_or_default();
         let request = asked.document(&invocation.resource, &invocation.kind);
@@ -230,17 +232,20 @@ impl Webhooks {
         let timeout = deadline::remaining().map_or(timeout, |remaining| remaining.min(timeout));
         let answer = match self.cluster.backends().call(&webhook.backend, body, timeout).await {
             Ok(answer) => answer,
-            Err(NoAnswer::Failed(why)) => return Err(Refusal::Call(format!("failed to call webhook: {why}"))),
+            Err(NoAnswer::Failed(why, code)) => {
+                return Err(Refusal::Call(format!("failed to call webhook: {why}"), code));
+            }
             Err(NoAnswer::Simulated) => {
                 self.skip(attributes, webhook);
                 return Ok(None);
             }
         };
         let answer = review::read(&answer, version, &uid, self.kind == Type::Mutating).map_err(|bad| {
-            Refusal::Call(match bad {
-                Bad::Unreadable(why) => format!("failed to call webhook: {why}"),
-                Bad::Invalid(why) => format!("received invalid webhook response: {why}"),
-            })
+            let why = match bad {
+                ReviewError::Unreadable(why) => format!("failed to call webhook: {why}"),
+                ReviewError::Invalid(why) => format!("received invalid webhook response: {why}"),
+            };
+            Refusal::Call(why, 503)
         })?;
         for (key, value) in &answer.annotations {
             if is_annotation_key(key) {
@@ -253,7 +258,7 @@ impl Webhooks {
             }
         }
         if !answer.allowed {
-            return Err(Refusal::Final(denial(&webhook.name, answer.status)));
+            return Err(Refusal::Denial(denial(&webhook.name, answer.status)));
         }
         Ok(Some(answer))
     }
@@ -265,7 +270,7 @@ impl Webhooks {
             "admission webhook {} was not called: the pods of its service are simulated; map it with --backend, or use --simulated-backends=fail",
             quote(&webhook.name)
         );
-        let regarding = Regarding {
+        let regarding = RegardingObject {
             api_version: "admissionregistration.k8s.io/v1",
             kind: match self.kind {
                 Type::Mutating => "MutatingWebhookConfiguration",
@@ -278,39 +283,41 @@ impl Webhooks {
         attributes.warn(why);
     }
 
-    /// Calls a webhook, counts the call, and follows its failure policy.
-    async fn called(
+    /// Counts the outcome of a call, and follows the failure policy of the webhook: a refusal, and whether it is ignored.
+    fn judged<T>(
         &self,
         attributes: &Attributes<'_>,
-        invocation: &Invocation,
-        asked: &Request,
-    ) -> std::result::Result<Option<Answer>, (Box<Failure>, bool)> {
-        let started = Instant::now();
-        let outcome = self.call(attributes, invocation, asked).await;
-        let (webhook, operation) = (&invocation.webhook, attributes.operation.name());
-        let (metrics, kind) = (self.cluster.webhook_metrics(), self.kind.label());
-        let refusal = match outcome {
-            Ok(answer) => {
-                metrics.called(&webhook.name, kind, operation, 200, started.elapsed());
-                return Ok(answer);
-            }
-            Err(refusal) => refusal,
+        webhook: &Webhook,
+        started: Instant,
+        outcome: std::result::Result<T, Refusal>,
+    ) -> std::result::Result<T, (Box<Failure>, bool)> {
+        let call = metrics::Call {
+            name: &webhook.name,
+            kind: self.kind.label(),
+            operation: attributes.operation.name(),
+            elapsed: started.elapsed(),
         };
-        match refusal {
-            Refusal::Final(failure) => {
-                metrics.called(&webhook.name, kind, operation, failure.code, started.elapsed());
-                metrics.rejected(&webhook.name, kind, operation, "no_error", failure.code);
+        let metrics = self.cluster.webhook_metrics();
+        match outcome {
+            Ok(value) => {
+                metrics.accepted(&call, 200);
+                Ok(value)
+            }
+            Err(Refusal::Denial(failure)) => {
+                metrics.rejected(&call, "no_error", failure.code);
                 Err((failure, false))
             }
-            Refusal::Call(why) => {
-                let code = if webhook.ignores_failures { 200 } else { 500 };
-                metrics.called(&webhook.name, kind, operation, code, started.elapsed());
+            Err(Refusal::Internal(failure)) => {
+                metrics.rejected(&call, "apiserver_internal_error", 0);
+                Err((failure, false))
+            }
+            Err(Refusal::Call(why, code)) => {
                 let why = format!("failed calling webhook {}: {why}", quote(&webhook.name));
                 if webhook.ignores_failures {
-                    metrics.failed_open(&webhook.name, kind);
+                    metrics.failed_open(&call, code);
                     tracing::warn!(webhook = webhook.name, err = why, "Failed calling webhook, failing open");
                 } else {
-                    metrics.rejected(&webhook.name, kind, operation, "calling_webhook_error", 0);
+                    metrics.rejected(&call, "calling_webhook_error", code);
                 }
                 Err((Failure::internal(why), webhook.ignores_failures))
             }
@@ -330,14 +337,22 @@ impl Webhooks {
         }
         let call = |(index, invocation): (usize, Invocation)| {
             let asked = &asked;
-            async move { (index, self.called(attributes, &invocation, asked).await, invocation) }
+            async move {
+                let started = Instant::now();
+                let outcome = match self.call(attributes, &invocation, asked).await {
+                    // The call was skipped.
+                    Ok(None) => Ok(()),
+                    outcome => self.judged(attributes, &invocation.webhook, started, outcome.map(|_| ())),
+                };
+                (index, outcome, invocation)
+            }
         };
         let mut calls: FuturesUnordered<_> = invocations.into_iter().enumerate().map(call).collect();
         // All are awaited; the first refusal to arrive is reported.
         let mut first = Ok(());
         while let Some((index, outcome, invocation)) = calls.next().await {
             match outcome {
-                Ok(_) => {}
+                Ok(()) => {}
                 Err((_, true)) => {
                     let key = format!("failed-open.validating.webhook.admission.k8s.io/round_0_index_{index}");
                     attributes.annotate(&key, &invocation.webhook.name);
@@ -363,20 +378,24 @@ impl Webhooks {
             if is_second && !with_passes(|passes| passes.again.remove(&webhook.uid)) {
                 continue;
             }
-            let outcome = self.called(attributes, &invocation, &asked).await;
-            let round = format!("round_{}_index_{}", u8::from(is_second), invocation.place);
-            let changed = match outcome {
-                Ok(Some(answer)) => self.patched(attributes, &invocation, &asked, &answer, &round, object).await,
+            let (started, round) =
+                (Instant::now(), format!("round_{}_index_{}", u8::from(is_second), invocation.place));
+            let outcome = match self.call(attributes, &invocation, &asked).await {
+                // The call was skipped.
                 Ok(None) => Ok(false),
+                Ok(Some(answer)) => {
+                    let patched = self.patched(attributes, &invocation, &asked, &answer, &round, object).await;
+                    self.judged(attributes, webhook, started, patched)
+                }
+                Err(refusal) => self.judged(attributes, webhook, started, Err(refusal)),
+            };
+            let changed = match outcome {
+                Ok(changed) => changed,
                 Err((_, true)) => {
                     attributes.annotate(&failed_open_key(&round), &webhook.name);
-                    Ok(false)
+                    false
                 }
-                Err((failure, false)) => Err(failure),
-            };
-            let changed = match changed {
-                Ok(changed) => changed,
-                Err(failure) => {
+                Err((failure, false)) => {
                     annotate_mutation(attributes, webhook, &round, false);
                     return Err(failure);
                 }
@@ -405,58 +424,26 @@ impl Webhooks {
         answer: &Answer,
         round: &str,
         object: &mut Value,
-    ) -> Result<bool> {
+    ) -> std::result::Result<bool, Refusal> {
         let webhook = &invocation.webhook;
-        if answer.patch.is_empty() {
-            return Ok(false);
-        }
-        let failed = |why: String| {
-            let why = format!("failed calling webhook {}: {why}", quote(&webhook.name));
-            if !webhook.ignores_failures {
-                return Err(Failure::internal(why));
-            }
-            attributes.annotate(&failed_open_key(round), &webhook.name);
-            Ok(false)
-        };
-        let operations = match json::parse(&answer.patch) {
-            Ok(Value::Array(operations)) => operations,
-            Ok(Value::Null) => return Ok(false),
-            Ok(other) => {
-                let kind = other.kind();
-                return failed(format!(
-                    "received undecodable patch in webhook response: json: cannot unmarshal {kind} into Go value of type jsonpatch.Patch"
-                ));
-            }
-            Err(error) => {
-                return failed(format!("received undecodable patch in webhook response: {}", error.message));
-            }
-        };
+        let operations = patch::operations(&answer.patch)
+            .map_err(|why| Refusal::Call(format!("received undecodable patch in webhook response: {why}"), 503))?;
         if operations.is_empty() {
             return Ok(false);
         }
-        if let Some(other) = operations.iter().find(|it| it.as_object().is_none() && !it.is_null()) {
-            let kind = if matches!(other, Value::Int(_) | Value::Float(_)) { "number" } else { other.kind() };
-            return failed(format!(
-                "received undecodable patch in webhook response: json: cannot unmarshal {kind} into Go value of type jsonpatch.Operation"
-            ));
-        }
+        let internal = |why: String| Refusal::Internal(Failure::internal(why));
         if invocation.object.is_null() {
-            return Err(Failure::internal(format!(
+            return Err(internal(format!(
                 "admission webhook {} attempted to modify the object, which is not supported for this operation",
                 quote(&webhook.name)
             )));
         }
         if answer.patch_type != "JSONPatch" {
-            return failed(format!("unsupported patch type {}", quote(&answer.patch_type)));
+            let code = denial(&webhook.name, answer.status.clone()).code;
+            return Err(Refusal::Call(format!("unsupported patch type {}", quote(&answer.patch_type)), code));
         }
-        let patched = patching::patch::json_patch(&invocation.object, &answer.patch);
-        let patched = patched.map_err(|error| Failure::internal(error.to_string()))?;
         let kind = &invocation.kind;
-        check_type(&patched, kind)?;
-        let mut patched = match api::types::by_kind(&kind.group, &kind.version, &kind.kind) {
-            Some(of) => api::types::decode(of, &patched).map_err(Failure::internal)?.value,
-            None => patched,
-        };
+        let mut patched = patch::apply(&invocation.object, kind, &answer.patch).map_err(internal)?;
         let world = World::new(self.cluster.clone(), asked);
         world.prune(asked, kind, &mut patched);
         if attributes.is_whole() {
@@ -468,69 +455,10 @@ impl Webhooks {
             "configuration": (webhook.configuration.as_str()), "webhook": (webhook.name.as_str()),
             "patch": operations, "patchType": "JSONPatch"
         });
-        attributes.annotate(&format!("patch.webhook.admission.k8s.io/{round}"), &json::to_string(&patch));
-        *object = stored(attributes, &world, asked, kind, patched).await?;
+        attributes.annotate_contents(&format!("patch.webhook.admission.k8s.io/{round}"), &json::to_string(&patch));
+        *object = patch::stored(attributes, &world, asked, kind, patched).await.map_err(internal)?;
         Ok(changed)
     }
-}
-
-/// Rejects a patch that changes `apiVersion` or `kind` of a built-in object. The error is that of Kubernetes, which
-/// decodes the
-/// result as the new type.
-fn check_type(patched: &Value, kind: &GroupVersionKind) -> Result<()> {
-    let given = |field: &str| patched.text(field);
-    let (api_version, name) = (given("apiVersion"), given("kind"));
-    let is_built_in = api::types::by_kind(&kind.group, &kind.version, &kind.kind).is_some();
-    let is_same = |given: &str, expected: &str| given.is_empty() || given == expected;
-    if !is_built_in || is_same(api_version, &kind.api_version()) && is_same(name, &kind.kind) {
-        return Ok(());
-    }
-    let why = match api::types::by_api_version(api_version, name) {
-        Some(of) => api::types::decode(of, patched).err().unwrap_or_else(|| format!("unexpected kind {}", quote(name))),
-        None => format!(
-            "no kind {} is registered for version {} in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-            quote(name),
-            quote(api_version)
-        ),
-    };
-    Err(Failure::internal(why))
-}
-
-/// A document of a request in the version of another kind.
-async fn converted(
-    world: &World,
-    asked: &Request,
-    document: &Value,
-    kind: &GroupVersionKind,
-) -> std::result::Result<Value, String> {
-    match world.webhook(asked, kind) {
-        // A document of a subresource, such as a `Scale`, is the same in all versions.
-        _ if document.str_at(&["apiVersion"]) == Some(&kind.api_version()) => Ok(document.clone()),
-        Some(serving) => serving.converted_value(document.clone()).await,
-        None => world.convert(asked, document, kind),
-    }
-}
-
-/// A patched document in the form that the chain passes on.
-async fn stored(
-    attributes: &Attributes<'_>,
-    world: &World,
-    asked: &Request,
-    kind: &GroupVersionKind,
-    mut patched: Value,
-) -> Result<Value> {
-    if !attributes.is_whole() {
-        return Ok(patched);
-    }
-    if attributes.resource.custom.is_some() {
-        if *kind == asked.kind {
-            return Ok(patched);
-        }
-        return converted(world, asked, &patched, &asked.kind).await.map_err(Failure::internal);
-    }
-    let row = resources::find(&kind.group, &kind.version, attributes.resource.plural).unwrap_or(attributes.resource);
-    conversion::to_stored(row, &kind.version, &mut patched);
-    Ok(patched)
 }
 
 fn annotate_mutation(attributes: &Attributes<'_>, webhook: &Webhook, round: &str, mutated: bool) {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use api::json::Value;
 use api::time::Timestamp;
 use cache::background::Tasks;
-use cache::stored::Served;
+use cache::stored::ServedObject;
 use store::{Outcome, Store, Write};
 use telemetry::logs::chain;
 use tokio::sync::watch;
@@ -18,11 +18,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use super::endpoint::{Endpoint, Unreachable};
-use super::{Aggregator, Remote, available};
+use super::endpoint::{Endpoint, Unavailability};
+use super::{Aggregator, RemoteVersion, available};
 use crate::initial_objects;
 use crate::resources::{self, Resource};
-use crate::shutdown::Stopping;
+use crate::shutdown::ShutdownSignal;
 
 /// Time between two checks of a server.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -41,16 +41,16 @@ struct Condition {
     message: String,
 }
 
-impl From<Unreachable> for Condition {
-    fn from(Unreachable { reason, message }: Unreachable) -> Self {
+impl From<Unavailability> for Condition {
+    fn from(Unavailability { reason, message }: Unavailability) -> Self {
         Self { is_true: false, reason, message }
     }
 }
 
 /// A server, as it was seen last.
 struct KnownServer {
-    remote: Remote,
-    endpoint: Result<Endpoint, Unreachable>,
+    remote: RemoteVersion,
+    endpoint: Result<Endpoint, Unavailability>,
     due: Instant,
     failures: u32,
     /// The check that is under way.
@@ -73,7 +73,7 @@ struct Checker {
 }
 
 /// Checks all servers until the server stops.
-pub(crate) fn keep(aggregator: &Arc<Aggregator>, store: Arc<dyn Store>, tasks: &Tasks, mut stopping: Stopping) {
+pub(crate) fn keep(aggregator: &Arc<Aggregator>, store: Arc<dyn Store>, tasks: &Tasks, mut stopping: ShutdownSignal) {
     let mut changed = aggregator.services.subscribe();
     let subscribe = |row: &Resource<'_>| aggregator.cache.resource(&row.prefix()).subscribe();
     let (mut services, mut slices) = (subscribe(resources::SERVICES), subscribe(resources::ENDPOINT_SLICES));
@@ -183,7 +183,7 @@ impl Checker {
 struct Check {
     aggregator: Arc<Aggregator>,
     store: Arc<dyn Store>,
-    remote: Remote,
+    remote: RemoteVersion,
     endpoint: Endpoint,
     number: u64,
 }
@@ -205,7 +205,7 @@ impl Check {
 }
 
 /// Asks a server for the document that every API server has.
-async fn condition(aggregator: &Aggregator, remote: &Remote, endpoint: &Endpoint) -> Condition {
+async fn condition(aggregator: &Aggregator, remote: &RemoteVersion, endpoint: &Endpoint) -> Condition {
     let path = format!("/apis/{}/{}", remote.group, remote.version);
     let url = format!("https://{}{path}", endpoint.host);
     let failure = match aggregator.probe(endpoint, &path).await {
@@ -223,15 +223,17 @@ async fn condition(aggregator: &Aggregator, remote: &Remote, endpoint: &Endpoint
 async fn write(
     aggregator: &Aggregator,
     store: &dyn Store,
-    remote: &Remote,
+    remote: &RemoteVersion,
     condition: &Condition,
 ) -> Result<(), store::Error> {
     let row = resources::API_SERVICES;
     let key = row.key("", &remote.name);
     for _ in 0..ATTEMPTS_MAX {
         let Some(entry) = store.get(&key, 0).await?.entry else { return Ok(()) };
-        let Some(old) = Served::new(&entry.value, entry.revision).map(|served| served.decode()) else { return Ok(()) };
-        if !Remote::new(&old).is_some_and(|it| it.has_same_server(remote)) {
+        let Some(old) = ServedObject::new(&entry.value, entry.revision).map(|served| served.decode()) else {
+            return Ok(());
+        };
+        if !RemoteVersion::new(&old).is_some_and(|it| it.has_same_server(remote)) {
             return Ok(());
         }
         let now = aggregator.clock.now_seconds();

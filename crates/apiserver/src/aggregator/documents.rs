@@ -9,7 +9,7 @@ use api::json::{self, Object, Value};
 use bytes::Bytes;
 
 use super::Aggregator;
-use super::Remote;
+use super::RemoteVersion;
 use super::endpoint::Endpoint;
 use super::fetch::Identity;
 use crate::wire::etag::hash;
@@ -46,7 +46,7 @@ impl Documents {
 
 impl Aggregator {
     /// Reads the documents of a server that is available.
-    pub(super) async fn read_documents(&self, remote: &Remote, endpoint: &Endpoint) -> Documents {
+    pub(super) async fn read_documents(&self, remote: &RemoteVersion, endpoint: &Endpoint) -> Documents {
         let mut documents = Documents { uid: remote.uid.clone(), ..Documents::default() };
         if let Some((resources, size)) = self.read_resources(remote, endpoint).await {
             documents.resources = Some(resources);
@@ -88,7 +88,7 @@ impl Aggregator {
         Some((parsed, size, fetched.content_type))
     }
 
-    async fn read_resources(&self, remote: &Remote, endpoint: &Endpoint) -> Option<(Vec<Value>, usize)> {
+    async fn read_resources(&self, remote: &RemoteVersion, endpoint: &Endpoint) -> Option<(Vec<Value>, usize)> {
         let asked = (Identity::Administrator, AGGREGATED);
         if let Some((list, size, kind)) = self.document(endpoint, "/apis", asked, DISCOVERY_BYTES_MAX).await
             && kind.contains("APIGroupDiscoveryList")
@@ -102,13 +102,13 @@ impl Aggregator {
         Some((from_list(&list, remote)?, size))
     }
 
-    async fn read_older_openapi(&self, remote: &Remote, endpoint: &Endpoint) -> Option<Value> {
+    async fn read_older_openapi(&self, remote: &RemoteVersion, endpoint: &Endpoint) -> Option<Value> {
         let asked = (Identity::OpenApi, "application/json");
         let (document, ..) = self.document(endpoint, "/openapi/v2", asked, OPENAPI_BYTES_MAX).await?;
         reduced(&document, remote)
     }
 
-    async fn read_openapi(&self, remote: &Remote, endpoint: &Endpoint) -> Option<Bytes> {
+    async fn read_openapi(&self, remote: &RemoteVersion, endpoint: &Endpoint) -> Option<Bytes> {
         let asked = (Identity::OpenApi, "application/json");
         let (index, ..) = self.document(endpoint, "/openapi/v3", asked, DISCOVERY_BYTES_MAX).await?;
         let path = format!("apis/{}/{}", remote.group, remote.version);
@@ -122,7 +122,7 @@ impl Aggregator {
 }
 
 /// The resources of a version in discovery in one document.
-fn of_version(list: &Value, remote: &Remote) -> Option<Vec<Value>> {
+fn of_version(list: &Value, remote: &RemoteVersion) -> Option<Vec<Value>> {
     let array = |value: &Value, field: &str| value.get(field).and_then(Value::as_array).unwrap_or_default().to_vec();
     let group = array(list, "items").into_iter().find(|it| it.str_at(&["metadata", "name"]) == Some(&remote.group))?;
     let version = array(&group, "versions").into_iter().find(|it| it.str_at(&["version"]) == Some(&remote.version))?;
@@ -130,7 +130,7 @@ fn of_version(list: &Value, remote: &Remote) -> Option<Vec<Value>> {
 }
 
 /// The resources of an `APIResourceList`, as discovery in one document has them.
-fn from_list(list: &Value, remote: &Remote) -> Option<Vec<Value>> {
+fn from_list(list: &Value, remote: &RemoteVersion) -> Option<Vec<Value>> {
     let all = list.get("resources").and_then(Value::as_array)?;
     let text = |resource: &Value, field: &str| resource.text(field).to_owned();
     let or = |given: String, default: &str| if given.is_empty() { default.to_owned() } else { given };
@@ -191,7 +191,7 @@ fn scope(resource: &Value) -> &'static str {
 }
 
 /// The part of an OpenAPI v2 document that describes one group and version; none if it is empty.
-fn reduced(document: &Value, remote: &Remote) -> Option<Value> {
+fn reduced(document: &Value, remote: &RemoteVersion) -> Option<Value> {
     let root = format!("/apis/{}/{}", remote.group, remote.version);
     let below = format!("{root}/");
     let all = document.get("paths").and_then(Value::as_object)?;
@@ -360,7 +360,7 @@ fn referring(schema: Value) -> Value {
 }
 
 /// Adds the documents of aggregated API servers to an older OpenAPI document. Names that are taken stay.
-pub(crate) fn merge_older(document: &mut Value, remotes: &[Remote]) {
+pub(crate) fn merge_older(document: &mut Value, remotes: &[RemoteVersion]) {
     for remote in remotes {
         let Some(older) = &remote.documents.older_openapi else { continue };
         for field in ["paths", "definitions", "parameters"] {
@@ -380,10 +380,10 @@ pub(crate) fn merge_older(document: &mut Value, remotes: &[Remote]) {
 mod tests {
     use super::*;
 
-    fn remote() -> Remote {
+    fn remote() -> RemoteVersion {
         let object = api::json!({"metadata": {"name": "v1.g.example.com"}, "spec": {
             "group": "g.example.com", "version": "v1", "service": {"namespace": "a", "name": "b"}}});
-        Remote::new(&object).unwrap()
+        RemoteVersion::new(&object).unwrap()
     }
 
     #[test]

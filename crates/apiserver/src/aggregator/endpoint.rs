@@ -7,7 +7,7 @@
 use api::go_text::quote;
 use api::json::Value;
 
-use super::{Aggregator, Remote, SIMULATED};
+use super::{Aggregator, RemoteVersion, SIMULATED};
 use crate::outbound::backends::{NoPod, join_host_port};
 use crate::outbound::forward::Destination;
 use crate::resources;
@@ -23,13 +23,13 @@ pub(crate) struct Endpoint {
 
 /// A server that cannot be called: reason and message of the condition `Available`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Unreachable {
+pub(crate) struct Unavailability {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
 }
 
-fn unreachable(reason: &'static str, message: String) -> Unreachable {
-    Unreachable { reason, message }
+fn unreachable(reason: &'static str, message: String) -> Unavailability {
+    Unavailability { reason, message }
 }
 
 impl Aggregator {
@@ -37,7 +37,7 @@ impl Aggregator {
     ///
     /// # Errors
     /// The condition `Available`.
-    pub(crate) fn endpoint(&self, remote: &Remote) -> Result<Endpoint, Unreachable> {
+    pub(crate) fn endpoint(&self, remote: &RemoteVersion) -> Result<Endpoint, Unavailability> {
         let (namespace, name, port) = &remote.service;
         let service = self.backends.object(resources::SERVICES, namespace, name);
         let cluster_address = service.as_ref().and_then(|it| it.str_at(&["spec", "clusterIP"])).unwrap_or_default();
@@ -73,7 +73,7 @@ impl Aggregator {
     }
 
     /// The address of a ready pod for a port.
-    fn pod(&self, remote: &Remote, port_name: &str) -> Result<String, Unreachable> {
+    fn pod(&self, remote: &RemoteVersion, port_name: &str) -> Result<String, Unavailability> {
         let (namespace, name, _) = &remote.service;
         let quoted = quote(namespace);
         self.backends.pod(namespace, name, port_name).map_err(|none| match none {

@@ -11,13 +11,13 @@ use http::header::{
 
 use crate::identity::User;
 
-/// The user of a request,
+/// Header with the name of the user.
 const USER: HeaderName = HeaderName::from_static("x-remote-user");
-/// their uid,
+/// Header with the uid of the user.
 const UID: HeaderName = HeaderName::from_static("x-remote-uid");
-/// their groups,
+/// Header with a group of the user.
 const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
-/// and the start of further facts about them.
+/// Prefix of headers with extra attributes of the user.
 const EXTRA: &str = "x-remote-extra-";
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use api::json::{self, Object, Value};
 use bytes::Bytes;
 
-use super::Remote;
+use super::RemoteVersion;
 use super::documents::{Documents, converted};
 use crate::openapi;
 use crate::outbound::verifier::Trust;
@@ -27,9 +27,9 @@ const OPENAPI: &str = include_str!("../../data/resource_metrics_openapi.json");
 const RESOURCES: [(&str, &str, bool); 2] = [("nodes", "NodeMetrics", false), ("pods", "PodMetrics", true)];
 
 /// The API if no APIService stands for it.
-pub(super) fn remote(documents: &Arc<Documents>) -> Remote {
+pub(super) fn remote(documents: &Arc<Documents>) -> RemoteVersion {
     let (group_priority, version_priority) = PRIORITIES;
-    Remote {
+    RemoteVersion {
         name: format!("{VERSION}.{GROUP}"),
         uid: String::new(),
         group: GROUP.to_owned(),

@@ -48,7 +48,7 @@ impl Log {
     /// Those of opening the file.
     pub fn open(path: &Path, rotation: Rotation) -> io::Result<Self> {
         let mut output: Box<dyn Output> = if path.as_os_str() == "-" {
-            Box::new(Standard)
+            Box::new(StandardOutput)
         } else {
             Box::new(RotatedFile::open(path.to_owned(), rotation)?)
         };
@@ -111,9 +111,9 @@ trait Output: Send {
     fn write(&mut self, lines: &[u8]) -> io::Result<()>;
 }
 
-struct Standard;
+struct StandardOutput;
 
-impl Output for Standard {
+impl Output for StandardOutput {
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         io::stdout().write_all(lines)
     }

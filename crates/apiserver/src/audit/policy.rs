@@ -73,9 +73,9 @@ impl Stage {
 pub struct Decision {
     /// Amount of detail.
     pub level: Level,
-    /// not at these stages,
+    /// Stages without an event.
     pub omit_stages: Vec<Stage>,
-    /// and whether `managedFields` are left out of objects.
+    /// Whether `managedFields` are left out of objects.
     pub omit_managed_fields: bool,
 }
 

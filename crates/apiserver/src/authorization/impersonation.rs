@@ -282,7 +282,7 @@ impl Check<'_> {
         self.check(self.group(), "users", "", &user.name)
     }
 
-    /// A refusal that no right helps against.
+    /// A rejection that does not depend on permissions.
     fn never(&self, group: &str, resource: &str, name: &str, why: &str) -> Box<Failure> {
         let target = Target::of_check(group, resource, "", name);
         let verb = self.mode.verb();

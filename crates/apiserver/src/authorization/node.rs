@@ -9,7 +9,6 @@ mod relations;
 
 use std::sync::Arc;
 
-use api::json::{self, Value};
 use api::metadata;
 use api::well_known::{GROUP_NODES, NAMESPACE_NODE_LEASE};
 
@@ -38,10 +37,8 @@ pub(super) struct Nodes {
 /// The rules that all nodes share: those of the built-in role `system:node`, regardless of changes by an
 /// administrator.
 fn node_rules() -> Vec<Rule> {
-    let objects = json::parse(initial_objects::OBJECTS.as_bytes()).unwrap_or_default();
-    let roles = objects.get("clusterroles").and_then(Value::as_array).unwrap_or_default();
-    let role = roles.iter().find(|role| metadata::name(role) == "system:node");
-    role.map(Rule::of_role).unwrap_or_default()
+    let mut roles = initial_objects::built_in("clusterroles").iter();
+    roles.find(|role| metadata::name(role) == "system:node").map(Rule::of_role).unwrap_or_default()
 }
 
 /// Reason of a rejection; may be empty.
@@ -61,7 +58,7 @@ impl Nodes {
             return refuse(format!("unknown node for user {}", api::go_text::quote(USER_PREFIX)));
         }
         if let Request::Resource { verb, target } = request {
-            let ask = Ask { nodes: self, node, verb, target, part: target.first_subresource() };
+            let ask = NodeQuestion { nodes: self, node, verb, target, part: target.first_subresource() };
             match (target.group.as_str(), target.resource.as_str()) {
                 ("", "secrets") => return ask.read_one(Kind::Secret),
                 ("", "configmaps") => return ask.read_one(Kind::ConfigMap),
@@ -89,7 +86,7 @@ fn refuse(why: impl Into<String>) -> Result<(), RejectionReason> {
 }
 
 /// One question of a node about a resource that is divided among them.
-struct Ask<'a> {
+struct NodeQuestion<'a> {
     nodes: &'a Nodes,
     node: &'a str,
     verb: &'a str,
@@ -97,7 +94,7 @@ struct Ask<'a> {
     part: &'a str,
 }
 
-impl Ask<'_> {
+impl NodeQuestion<'_> {
     fn name(&self) -> &str {
         self.target.asked_name()
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use ::clock::Clock;
-use api::json::{Unread, Value};
+use api::json::{NameFilter, Value};
 use api::well_known::ANNOTATION_LAST_APPLIED;
 use registry::definition_status::{self, CLEANUP_FINALIZER};
 use store::{Change, Guard, ListOptions, Outcome, Revision, Store, Write};
@@ -16,13 +16,13 @@ use telemetry::logs::chain;
 use tracing::{error, info, warn};
 
 use super::serving::{Compiler, Definition};
-use super::{Customs, Snapshot};
+use super::{CustomResources, Snapshot};
 use crate::resources::{self, Resource};
-use crate::shutdown::Stopping;
+use crate::shutdown::ShutdownSignal;
 use api::metadata;
 use cache::Cache;
 use cache::background::Tasks;
-use cache::stored::{self, Served};
+use cache::stored::{self, ServedObject};
 use patching::apply::{self, BuiltIn};
 
 /// Compiled schemas that no request needed for this long are dropped.
@@ -35,7 +35,7 @@ const WAIT_FOR_OBJECTS: Duration = Duration::from_millis(300);
 pub(crate) struct Controller {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cache: Arc<Cache>,
-    pub(crate) customs: Weak<Customs>,
+    pub(crate) customs: Weak<CustomResources>,
     /// The gate of printer columns with expressions.
     pub(crate) allows_expressions: bool,
     clock: Clock,
@@ -48,7 +48,7 @@ struct KnownDefinition {
     /// The definition without its schemas, which are needed rarely and take most of the memory.
     document: Arc<Value>,
     /// The whole definition.
-    object: Arc<Served>,
+    object: Arc<ServedObject>,
     /// Whether `object` is the one in the cache, and not one that this controller wrote and has not observed yet.
     is_cached: bool,
     served: Option<Arc<Definition>>,
@@ -57,10 +57,10 @@ struct KnownDefinition {
 }
 
 /// Long fields that no decision about a definition depends on.
-const UNREAD: Unread = Unread::new(&["openAPIV3Schema", "managedFields", ANNOTATION_LAST_APPLIED]);
+const UNREAD: NameFilter = NameFilter::new(&["openAPIV3Schema", "managedFields", ANNOTATION_LAST_APPLIED]);
 
 impl KnownDefinition {
-    fn new(object: Arc<Served>, served: Option<Arc<Definition>>) -> Self {
+    fn new(object: Arc<ServedObject>, served: Option<Arc<Definition>>) -> Self {
         // The store checks for damage.
         let document = api::json::parse_without(&object.json, &UNREAD).unwrap_or_default();
         let revision = object.revision;
@@ -68,7 +68,7 @@ impl KnownDefinition {
     }
 
     /// A definition that was just written.
-    fn written(object: Served, served: Option<Arc<Definition>>) -> Self {
+    fn written(object: ServedObject, served: Option<Arc<Definition>>) -> Self {
         Self { is_cached: false, ..Self::new(Arc::new(object), served) }
     }
 }
@@ -88,7 +88,7 @@ impl Controller {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         cache: Arc<Cache>,
-        customs: &Arc<Customs>,
+        customs: &Arc<CustomResources>,
         allows_expressions: bool,
         clock: Clock,
     ) -> Self {
@@ -97,7 +97,7 @@ impl Controller {
 }
 
 /// Deals with what is there, then follows until the server stops. The first pass is over when this returns.
-pub(crate) async fn run(mut controller: Controller, tasks: &Tasks, mut stopping: Stopping) {
+pub(crate) async fn run(mut controller: Controller, tasks: &Tasks, mut stopping: ShutdownSignal) {
     let row = resources::DEFINITIONS;
     let prefix = row.prefix();
     let wake = controller.cache.resource(&prefix).subscribe();
@@ -153,7 +153,7 @@ impl Controller {
     }
 
     /// Takes over what changed.
-    fn read(&mut self, objects: &[(Arc<str>, Arc<Served>)]) {
+    fn read(&mut self, objects: &[(Arc<str>, Arc<ServedObject>)]) {
         let mut seen = Vec::with_capacity(objects.len());
         for (key, object) in objects {
             let name = key.rsplit('/').next().unwrap_or_default().to_owned();
@@ -224,7 +224,7 @@ impl Controller {
         };
         if let Outcome::Done { revision } = self.store.write(write).await?
             && let Some(known) = self.known.get_mut(name)
-            && let Some(object) = Served::new(&value, revision)
+            && let Some(object) = ServedObject::new(&value, revision)
         {
             // Others in the same pass must know the names that were just taken.
             *known = KnownDefinition::written(object, known.served.take());
@@ -289,7 +289,7 @@ impl Controller {
         let prefix = format!("/registry/{group}/{plural}/");
         let mut held_back = 0_usize;
         for entry in self.store.list(&prefix, ListOptions::default()).await?.entries {
-            let Some(served) = Served::new(&entry.value, entry.revision) else {
+            let Some(served) = ServedObject::new(&entry.value, entry.revision) else {
                 error!(key = %entry.key, "Removed damaged object");
                 let _ = self.store.write(Write::delete(&*entry.key, entry.revision)).await?;
                 continue;
@@ -330,8 +330,8 @@ impl Controller {
         }
     }
 
-    /// Makes what is established the current snapshot.
-    fn install(&mut self, customs: &Customs) {
+    /// Publishes the established definitions as the current snapshot.
+    fn install(&mut self, customs: &CustomResources) {
         let compiler = Compiler {
             allows_expressions: self.allows_expressions,
             languages: &customs.languages,
@@ -391,15 +391,15 @@ fn normal(row: &Resource<'_>, document: Value) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use store::Embedded;
+    use store::EmbeddedStore;
 
     use super::*;
 
     #[tokio::test]
     async fn established_definition_is_served_from_the_cached_text() {
-        let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let cache = Cache::start(store.clone(), 1, 1 << 20).await.unwrap();
-        let customs = Arc::new(Customs::new(None));
+        let customs = Arc::new(CustomResources::new(None));
         let mut controller = Controller::new(store.clone(), cache.clone(), &customs, true, Clock::system());
         let row = resources::DEFINITIONS;
         let names = api::json!({"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"});

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use crate::outbound::backends::{Backend, Backends, NoAnswer};
 use crate::outbound::reviews;
 use crate::random;
-use crate::storage::recorder::{Recorder, Regarding};
+use crate::storage::recorder::{Recorder, RegardingObject};
 use crate::wire::warnings;
 
 /// The most that a call may take.
@@ -87,7 +87,7 @@ impl ConversionMetrics {
 
 /// The reasons why objects are not converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Unconverted {
+pub(crate) enum ConversionError {
     /// The conversion failed, in Kubernetes' words.
     Failed(String),
     /// The webhook's pods are simulated: the strategy `None` applies.
@@ -95,12 +95,12 @@ pub(crate) enum Unconverted {
 }
 
 /// A failed call: its type in metrics, and its text.
-type Failed = (&'static str, String);
+type CallFailure = (&'static str, String);
 
 /// The conversion webhook of a CustomResourceDefinition.
 pub(crate) struct Converter {
     shared: Arc<Conversions>,
-    definition: Regarding,
+    definition: RegardingObject,
     backend: Backend,
     /// The version of reviews that it is sent: the first known one that it names.
     version: Option<&'static str>,
@@ -118,7 +118,7 @@ impl Converter {
         let known = ["v1", "v1beta1"];
         Some(Arc::new(Self {
             shared: shared.clone(),
-            definition: Regarding {
+            definition: RegardingObject {
                 api_version: "apiextensions.k8s.io/v1",
                 kind: "CustomResourceDefinition",
                 name: metadata::name(definition).to_owned(),
@@ -138,7 +138,7 @@ impl Converter {
     ///
     /// # Errors
     /// A text for users. Texts about one of several objects do not name it.
-    pub(crate) async fn convert(&self, objects: Vec<Value>, to: &str) -> Result<Vec<Value>, Unconverted> {
+    pub(crate) async fn convert(&self, objects: Vec<Value>, to: &str) -> Result<Vec<Value>, ConversionError> {
         let started = Instant::now();
         let from = objects.first().and_then(|it| it.str_at(&["apiVersion"])).unwrap_or_default().to_owned();
         let kind = objects.first().and_then(|it| it.str_at(&["kind"])).unwrap_or_default();
@@ -147,7 +147,7 @@ impl Converter {
             Some(outcome) => outcome,
             None => {
                 self.skip();
-                return Err(Unconverted::Simulated);
+                return Err(ConversionError::Simulated);
             }
         };
         let elapsed = started.elapsed();
@@ -162,11 +162,11 @@ impl Converter {
         let succeeded = if outcome.is_ok() { "true" } else { "false" };
         let labels = [&*self.definition.name, &*version(&from), succeeded, &*version(to)];
         metrics.durations.with(&labels).observe_duration(elapsed);
-        outcome.map_err(|(_, why)| Unconverted::Failed(why))
+        outcome.map_err(|(_, why)| ConversionError::Failed(why))
     }
 
     /// Calls the webhook; none if it is not called.
-    async fn ask(&self, objects: Vec<Value>, to: &str, about: &str) -> Option<Result<Vec<Value>, Failed>> {
+    async fn ask(&self, objects: Vec<Value>, to: &str, about: &str) -> Option<Result<Vec<Value>, CallFailure>> {
         let Some(version) = self.version else {
             return Some(Err((
                 "conversion_webhook_call_failure",
@@ -179,7 +179,7 @@ impl Converter {
         let body = match self.shared.backends.call(&self.backend, body, TIMEOUT).await {
             Ok(body) => body,
             Err(NoAnswer::Simulated) => return None,
-            Err(NoAnswer::Failed(why)) => {
+            Err(NoAnswer::Failed(why, _)) => {
                 return Some(Err(("conversion_webhook_call_failure", format!("{about} failed: {why}"))));
             }
         };
@@ -206,7 +206,7 @@ fn read(
     objects: &[Value],
     to: &str,
     about: &str,
-) -> Result<Vec<Value>, Failed> {
+) -> Result<Vec<Value>, CallFailure> {
     let unreadable = |why: String| ("conversion_webhook_call_failure", format!("{about} failed: {why}"));
     let malformed = |why: String| ("conversion_webhook_malformed_response_failure", format!("{about} failed: {why}"));
     let mut review = reviews::parse(body).map_err(unreadable)?;

@@ -9,17 +9,17 @@ use api::json::Value;
 use api::metadata;
 use bytes::Bytes;
 use cache::Entry;
-use cache::stored::{self, Served};
+use cache::stored::{self, ServedObject};
 use registry::custom_resource::canonicalize;
 use store::Revision;
 use tokio::sync::Mutex;
 
-use super::conversion::Unconverted;
-use super::serving::Serving;
+use super::conversion::ConversionError;
+use super::serving::ServedVersion;
 
-/// At most this many objects are sent in one review,
+/// Maximum number of objects in one review.
 const BATCH_OBJECTS: usize = 100;
-/// and no more once they have this many bytes.
+/// Number of bytes after which no further object is added to a review.
 const BATCH_BYTES: usize = 2 << 20;
 /// Number of locks, chosen by the revision of the object.
 const LOCKS: usize = 16;
@@ -45,20 +45,20 @@ impl Locks {
 
 /// An object that cannot be shown in a version.
 #[derive(Debug)]
-pub(crate) struct Unconvertible {
+pub(crate) struct UnconvertibleObject {
     pub(crate) key: Arc<str>,
     pub(crate) revision: Revision,
     pub(crate) why: String,
 }
 
-impl Serving {
+impl ServedVersion {
     /// Whether a webhook converts between the versions of the definition.
     pub(crate) fn has_webhook(&self) -> bool {
         self.converter.is_some()
     }
 
     /// Whether a stored object can only be shown once the webhook has converted it.
-    fn needs_webhook(&self, object: &Served) -> bool {
+    fn needs_webhook(&self, object: &ServedObject) -> bool {
         self.has_webhook()
             && !object.is_converted()
             && !self.is_plain(object.revision)
@@ -73,7 +73,7 @@ impl Serving {
     ///
     /// # Errors
     /// The text of a failed conversion.
-    pub(crate) async fn converted(&self, object: &Arc<Served>) -> Result<Arc<Served>, String> {
+    pub(crate) async fn converted(&self, object: &Arc<ServedObject>) -> Result<Arc<ServedObject>, String> {
         if !self.needs_webhook(object) {
             return Ok(object.clone());
         }
@@ -81,11 +81,11 @@ impl Serving {
         Ok(converted.pop().unwrap_or_else(|| object.clone()))
     }
 
-    /// As [`Serving::converted`], or as it was converted before.
+    /// As [`ServedVersion::converted`], or as it was converted before.
     ///
     /// # Errors
     /// The text of a failed conversion.
-    pub(crate) async fn shared(&self, object: &Arc<Served>) -> Result<Arc<Served>, String> {
+    pub(crate) async fn shared(&self, object: &Arc<ServedObject>) -> Result<Arc<ServedObject>, String> {
         if !self.needs_webhook(object) {
             return Ok(object.clone());
         }
@@ -120,8 +120,8 @@ impl Serving {
         &self,
         entries: Vec<Entry>,
         is_lenient: bool,
-    ) -> Result<Vec<Entry>, Unconvertible> {
-        let mut missing: Vec<&Arc<Served>> = Vec::new();
+    ) -> Result<Vec<Entry>, UnconvertibleObject> {
+        let mut missing: Vec<&Arc<ServedObject>> = Vec::new();
         let mut bytes = 0_usize;
         for (_, object) in &entries {
             if !self.needs_webhook(object) || object.conversion(self.edition, self.version()).is_some() {
@@ -141,27 +141,31 @@ impl Serving {
             match self.shared(&object).await {
                 Ok(object) => converted.push((key, object)),
                 Err(_) if is_lenient => {}
-                Err(why) => return Err(Unconvertible { key, revision: object.revision, why }),
+                Err(why) => return Err(UnconvertibleObject { key, revision: object.revision, why }),
             }
         }
         Ok(converted)
     }
 
     /// Converts objects in one call and keeps the results. An error is not reported: each is tried alone later.
-    async fn convert_batch(&self, objects: &[&Arc<Served>]) {
+    async fn convert_batch(&self, objects: &[&Arc<ServedObject>]) {
         if objects.len() > 1 {
             let _ = self.convert_stored(objects, true).await;
         }
     }
 
     /// Converts stored objects in one call, and may keep the results with them.
-    async fn convert_stored(&self, objects: &[&Arc<Served>], keeps: bool) -> Result<Vec<Arc<Served>>, String> {
+    async fn convert_stored(
+        &self,
+        objects: &[&Arc<ServedObject>],
+        keeps: bool,
+    ) -> Result<Vec<Arc<ServedObject>>, String> {
         let originals = objects.iter().map(|object| self.as_stored(object)).collect::<Result<Vec<_>, _>>()?;
         let (converted, is_called) = self.convert_values(originals, &self.api_version()).await?;
         let mut results = Vec::with_capacity(converted.len());
         for (object, mut value) in objects.iter().zip(converted) {
             self.order(&mut value);
-            let result = stored::encode(&mut value).and_then(|it| Served::of_conversion(&it, object.revision));
+            let result = stored::encode(&mut value).and_then(|it| ServedObject::of_conversion(&it, object.revision));
             let result = Arc::new(result.ok_or("the converted object has no metadata")?);
             if keeps && is_called {
                 object.keep_conversion(self.edition, self.version(), result.clone());
@@ -172,7 +176,7 @@ impl Serving {
     }
 
     /// A stored object as a webhook is sent it: as its own version has it today, without its revision.
-    fn as_stored(&self, object: &Served) -> Result<Value, String> {
+    fn as_stored(&self, object: &ServedObject) -> Result<Value, String> {
         let mut value = object.decode();
         metadata::remove(&mut value, "resourceVersion");
         let api_version = value.text("apiVersion");
@@ -188,12 +192,12 @@ impl Serving {
     async fn convert_values(&self, originals: Vec<Value>, to: &str) -> Result<(Vec<Value>, bool), String> {
         let Some(converter) = &self.converter else { return Ok((originals, false)) };
         let outcome = converter.convert(originals.clone(), to).await;
-        let is_called = outcome != Err(Unconverted::Simulated);
+        let is_called = outcome != Err(ConversionError::Simulated);
         let version = to.rsplit('/').next().unwrap_or_default();
         let mut converted = match outcome {
             Ok(converted) => converted,
-            Err(Unconverted::Failed(why)) => return Err(why),
-            Err(Unconverted::Simulated) => {
+            Err(ConversionError::Failed(why)) => return Err(why),
+            Err(ConversionError::Simulated) => {
                 let mut values = originals;
                 values.iter_mut().for_each(|value| self.set_version(value, version));
                 values
@@ -227,7 +231,7 @@ impl Serving {
         self.converted_to(value, &self.api_version()).await
     }
 
-    /// As [`Serving::encode`]: an object of this version as it is stored.
+    /// As [`ServedVersion::encode`]: an object of this version as it is stored.
     ///
     /// # Errors
     /// The text of a failed conversion.
@@ -245,7 +249,10 @@ impl Serving {
     }
 
     /// Converts an object that was just written to the other versions in the background, as long as few are waiting.
-    pub(crate) fn warm(servings: Vec<Arc<Self>>, read: impl Future<Output = Option<Arc<Served>>> + Send + 'static) {
+    pub(crate) fn warm(
+        servings: Vec<Arc<Self>>,
+        read: impl Future<Output = Option<Arc<ServedObject>>> + Send + 'static,
+    ) {
         let Some(shared) = servings.iter().find_map(|it| it.converter.as_ref()).map(|it| it.shared().clone()) else {
             return;
         };

@@ -10,11 +10,11 @@ use registry::custom_resource::printer_columns::{Columns, Tally};
 use telemetry::metrics::{Counter, Family, Histogram, Registry};
 use tracing::warn;
 
-use super::serving::Serving;
+use super::serving::ServedVersion;
 
 /// Number of columns with separate series.
 const SERIES_MAX: usize = 500;
-/// and all others this name.
+/// Label value of all other columns.
 const OTHER: &str = "other";
 /// Maximum number of recorded failures, so that each is logged once.
 const LOGGED_MAX: usize = 10_000;
@@ -74,7 +74,7 @@ impl ColumnMetrics {
     }
 
     /// Counts what the columns of a table did, and logs failures that have not been logged.
-    pub(crate) fn count(&self, serving: &Serving, columns: &Columns, tallies: &[Tally]) {
+    pub(crate) fn count(&self, serving: &ServedVersion, columns: &Columns, tallies: &[Tally]) {
         for (column, tally) in columns.columns().iter().zip(tallies) {
             if column.expression().is_none() || (tally.evaluations == 0 && tally.skipped == 0) {
                 continue;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use api::json::Value;
 
-use super::serving::Serving;
-use crate::resources::{Custom, Resource, Subresource};
+use super::serving::ServedVersion;
+use crate::resources::{CustomRow, Resource, Subresource};
 
 /// Verbs of custom resources, in the order of discovery.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];
@@ -72,7 +72,7 @@ impl Names {
 
     /// The row.
     pub(super) fn row(&self) -> Resource<'_> {
-        let custom = Custom {
+        let custom = CustomRow {
             version: &self.version,
             list_kind: &self.list_kind,
             storage_version: &self.storage_version,
@@ -91,7 +91,7 @@ impl Names {
 #[derive(Clone)]
 pub(crate) enum Row {
     BuiltIn(&'static Resource<'static>),
-    Custom(Arc<Serving>),
+    Custom(Arc<ServedVersion>),
 }
 
 impl Row {
@@ -112,7 +112,7 @@ impl Row {
     }
 
     /// The version of a definition that it stands for, if users defined the resource.
-    pub(crate) fn custom(&self) -> Option<&Arc<Serving>> {
+    pub(crate) fn custom(&self) -> Option<&Arc<ServedVersion>> {
         match self {
             Row::BuiltIn(_) => None,
             Row::Custom(serving) => Some(serving),

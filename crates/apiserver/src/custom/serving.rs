@@ -20,8 +20,8 @@ use super::rows::Names;
 use crate::resources::Resource;
 use crate::wire::etag::hash;
 use api::metadata;
-use cache::stored::{self, Served};
-use patching::apply::Custom;
+use cache::stored::{self, ServedObject};
+use patching::apply::CustomResourceKind;
 
 /// A definition that is served.
 pub(crate) struct Definition {
@@ -35,7 +35,7 @@ pub(crate) struct Definition {
     /// The way in which versions are converted.
     conversion: Value,
     edition: Revision,
-    servings: Vec<Arc<Serving>>,
+    servings: Vec<Arc<ServedVersion>>,
 }
 
 /// The parts of the server that definitions are compiled with.
@@ -48,7 +48,7 @@ pub(super) struct Compiler<'a> {
 }
 
 /// A version of a definition, ready for requests.
-pub(crate) struct Serving {
+pub(crate) struct ServedVersion {
     names: Names,
     /// Compiled version of the definition.
     pub(crate) meaning: Arc<CustomResource>,
@@ -62,7 +62,7 @@ pub(crate) struct Serving {
     pub(super) edition: Revision,
     pub(super) locks: Locks,
     /// The definition in the cache: with hundreds of definitions, parsed schemas would take most of the memory.
-    source: Arc<Served>,
+    source: Arc<ServedObject>,
     columns: OnceLock<Columns>,
     allows_expressions: bool,
     languages: Arc<Languages>,
@@ -79,7 +79,7 @@ impl Definition {
     /// Compiles a definition whose names are accepted. `before` is what it was, if it was.
     pub(super) fn new(
         definition: &Value,
-        source: &Arc<Served>,
+        source: &Arc<ServedObject>,
         revision: Revision,
         Compiler { allows_expressions, languages, conversions }: Compiler<'_>,
         before: Option<&Definition>,
@@ -122,7 +122,7 @@ impl Definition {
         for version in versions {
             let name = version.text("name");
             let Some((_, meaning)) = all.iter().find(|(it, _)| it == name) else { continue };
-            servings.push(Arc::new(Serving {
+            servings.push(Arc::new(ServedVersion {
                 names: Names::of_version(definition, version, storage),
                 meaning: meaning.clone(),
                 all: all.clone(),
@@ -167,7 +167,7 @@ impl Definition {
     }
 
     /// The versions that clients may use.
-    pub(super) fn served(&self) -> impl Iterator<Item = &Arc<Serving>> {
+    pub(super) fn served(&self) -> impl Iterator<Item = &Arc<ServedVersion>> {
         self.servings.iter().filter(|it| it.is_served)
     }
 }
@@ -196,7 +196,7 @@ fn deprecation(definition: &Value, version: &Value, versions: &[Value]) -> Strin
 }
 
 /// A version of a definition, read again from its text.
-fn version_of(source: &Served, name: &str) -> Option<Value> {
+fn version_of(source: &ServedObject, name: &str) -> Option<Value> {
     let mut definition = source.decode();
     let versions = definition.get_mut("spec").and_then(|spec| spec.get_mut("versions"));
     let versions = versions.and_then(Value::as_array_mut)?;
@@ -204,14 +204,14 @@ fn version_of(source: &Served, name: &str) -> Option<Value> {
 }
 
 #[cfg(test)]
-impl Serving {
+impl ServedVersion {
     /// Whether its schemas are read from this object.
-    pub(super) fn is_from(&self, object: &Arc<Served>) -> bool {
+    pub(super) fn is_from(&self, object: &Arc<ServedObject>) -> bool {
         Arc::ptr_eq(&self.source, object)
     }
 }
 
-impl Serving {
+impl ServedVersion {
     /// The version as the definition has it.
     fn version_definition(&self) -> Value {
         version_of(&self.source, self.version()).unwrap_or_default()
@@ -234,12 +234,12 @@ impl Serving {
     }
 
     /// The versions of the definition, in the form for server-side apply.
-    pub(crate) fn versions(&self, subresource: &str) -> Custom<'_> {
+    pub(crate) fn versions(&self, subresource: &str) -> CustomResourceKind<'_> {
         let versions = self.all.iter().map(|(name, meaning)| {
             let api_version = format!("{}/{name}", self.row().group);
             (api_version, Some(meaning.schema()))
         });
-        Custom::new(self.row().kind, versions.collect(), self.meaning.has_status(), subresource)
+        CustomResourceKind::new(self.row().kind, versions.collect(), self.meaning.has_status(), subresource)
     }
 
     /// All versions of the definition.
@@ -257,7 +257,7 @@ impl Serving {
     }
 
     /// Whether an object can be served as it is, because it lies so or has been converted.
-    pub(crate) fn is_ready(&self, object: &Served) -> bool {
+    pub(crate) fn is_ready(&self, object: &ServedObject) -> bool {
         object.is_converted() || self.is_plain(object.revision)
     }
 
@@ -267,7 +267,7 @@ impl Serving {
     }
 
     /// A stored object as clients of this version see it.
-    pub(crate) fn decode(&self, object: &Served) -> Value {
+    pub(crate) fn decode(&self, object: &ServedObject) -> Value {
         let mut value = object.decode();
         if !self.is_ready(object) {
             self.refresh(&mut value);
@@ -275,8 +275,8 @@ impl Serving {
         value
     }
 
-    /// As [`Serving::decode`], as text.
-    pub(crate) fn text(&self, object: &Served) -> Bytes {
+    /// As [`ServedVersion::decode`], as text.
+    pub(crate) fn text(&self, object: &ServedObject) -> Bytes {
         if self.is_ready(object) {
             return object.json.clone();
         }

@@ -14,8 +14,9 @@ use tracing::warn;
 
 use super::FlowControl;
 use super::objects::{self, AUTO_UPDATE, Configuration, PRODUCER};
+use crate::initial_objects;
 use crate::resources::{self, Resource};
-use crate::shutdown::Stopping;
+use crate::shutdown::ShutdownSignal;
 use api::metadata;
 use cache::Cache;
 use cache::background::Tasks;
@@ -35,7 +36,7 @@ pub(crate) async fn run(
     cache: Arc<Cache>,
     clock: Clock,
     tasks: &Tasks,
-    mut stopping: Stopping,
+    mut stopping: ShutdownSignal,
 ) {
     let (levels, schemas) = (resources::PRIORITY_LEVELS, resources::FLOW_SCHEMAS);
     let mut wakes = [levels, schemas].map(|row| cache.resource(&row.prefix()).subscribe());
@@ -93,8 +94,8 @@ impl Controller {
     async fn keep(&self, levels: &Resource<'_>, schemas: &Resource<'_>) -> Result<(), store::Error> {
         for row in [levels, schemas] {
             let existing = self.existing(row);
-            for wanted in objects::built_in(row.plural) {
-                let name = metadata::name(&wanted);
+            for wanted in initial_objects::built_in(row.plural) {
+                let name = metadata::name(wanted);
                 match existing.iter().find(|(object, _)| metadata::name(object) == name) {
                     None => {
                         if let Some(write) = objects::make(row, wanted.clone(), self.clock.now_seconds()) {
@@ -102,7 +103,7 @@ impl Controller {
                             let _ = self.store.write(write).await?;
                         }
                     }
-                    Some(existing) => self.update(row, existing, &wanted).await?,
+                    Some(existing) => self.update(row, existing, wanted).await?,
                 }
             }
         }

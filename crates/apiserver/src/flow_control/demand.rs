@@ -22,7 +22,7 @@ pub(super) struct Demand {
 
 /// Demand of a period.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Observed {
+pub(super) struct ObservedDemand {
     pub(super) highest: f64,
     pub(super) average: f64,
     pub(super) deviation: f64,
@@ -45,7 +45,7 @@ impl Demand {
     }
 
     /// Ends a period and begins the next one.
-    pub(super) fn end_period(&mut self, now: Instant) -> Observed {
+    pub(super) fn end_period(&mut self, now: Instant) -> ObservedDemand {
         self.note(now, self.value);
         let passed = now.saturating_duration_since(self.started).as_secs_f64();
         let (average, deviation) = if passed > 0.0 {
@@ -56,7 +56,7 @@ impl Demand {
         };
         let envelope = average + deviation;
         self.smoothed = envelope.max(SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * envelope);
-        let observed = Observed { highest: self.highest, average, deviation, smoothed: self.smoothed };
+        let observed = ObservedDemand { highest: self.highest, average, deviation, smoothed: self.smoothed };
         (self.started, self.sum, self.square_sum, self.highest) = (now, 0.0, 0.0, self.value);
         observed
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use telemetry::metrics::{Counter, Family, Gauge, Histogram, Registry};
 
-use super::demand::Observed;
+use super::demand::ObservedDemand;
 use super::shares::Seats;
 
 const SECONDS: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
@@ -24,11 +24,11 @@ pub(super) struct Families {
     waited: Arc<Family<Histogram>>,
     executed: Arc<Family<Histogram>>,
     estimated_seats: Arc<Family<Histogram>>,
-    of_levels: OfLevels,
+    of_levels: LevelSeats,
 }
 
 /// Numbers of seats, by priority level.
-struct OfLevels {
+struct LevelSeats {
     nominal: Arc<Family<Gauge>>,
     lower: Arc<Family<Gauge>>,
     upper: Arc<Family<Gauge>>,
@@ -40,7 +40,7 @@ struct OfLevels {
 }
 
 /// The series of one schema, looked up once.
-pub(super) struct OfSchema {
+pub(super) struct SchemaSeries {
     pub(super) dispatched: Arc<Counter>,
     pub(super) no_accommodation: Arc<Counter>,
     pub(super) in_queue: Arc<Gauge>,
@@ -133,7 +133,7 @@ impl Families {
                 SCHEMA,
                 SEATS,
             ),
-            of_levels: OfLevels {
+            of_levels: LevelSeats {
                 nominal: gauge(
                     name!("nominal_limit_seats"),
                     "[STABLE] Nominal number of execution seats configured for each priority level",
@@ -167,9 +167,9 @@ impl Families {
         }
     }
 
-    pub(super) fn of_schema(&self, schema: &str, level: &str) -> OfSchema {
+    pub(super) fn of_schema(&self, schema: &str, level: &str) -> SchemaSeries {
         let both = &[schema, level];
-        OfSchema {
+        SchemaSeries {
             dispatched: self.dispatched.with(both),
             no_accommodation: self.no_accommodation.with(both),
             in_queue: self.in_queue.with(both),
@@ -189,9 +189,9 @@ impl Families {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "seats are few")]
-    pub(super) fn adjusted(&self, level: &str, seats: &Seats, observed: &Observed, current: f64) {
+    pub(super) fn adjusted(&self, level: &str, seats: &Seats, observed: &ObservedDemand, current: f64) {
         let Seats { nominal, min, max, .. } = seats;
-        let Observed { highest, average, deviation, smoothed } = observed;
+        let ObservedDemand { highest, average, deviation, smoothed } = observed;
         let of = &self.of_levels;
         let all = [
             (&of.nominal, nominal),

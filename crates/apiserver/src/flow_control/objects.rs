@@ -1,6 +1,6 @@
 //! FlowSchemas and PriorityLevelConfigurations: what is read of them, and the status that the server gives schemas.
 
-use api::json::{self, Value};
+use api::json::Value;
 use api::time::Timestamp;
 
 use super::queues::Shape;
@@ -53,7 +53,7 @@ impl Configuration {
         let mut all = Self::default();
         let imagined = |plural: &str, known: &[Value]| -> Vec<Value> {
             let missing = MANDATORY.iter().filter(|name| !known.iter().any(|it| metadata::name(it) == **name));
-            let built_in = built_in(plural);
+            let built_in = initial_objects::built_in(plural);
             missing.filter_map(|name| built_in.iter().find(|it| metadata::name(it) == *name).cloned()).collect()
         };
         for level in levels.iter().chain(&imagined(LEVELS, levels)) {
@@ -102,12 +102,6 @@ impl LevelConfiguration {
 /// The priority level that a schema leads to.
 fn level_of(schema: &Value) -> &str {
     schema.text_at(&["spec", "priorityLevelConfiguration", "name"])
-}
-
-/// The built-in objects of a resource.
-pub(super) fn built_in(plural: &str) -> Vec<Value> {
-    let objects = json::parse(initial_objects::OBJECTS.as_bytes()).unwrap_or_default();
-    objects.get(plural).and_then(Value::as_array).unwrap_or_default().to_vec()
 }
 
 /// Returns the schema with a status that reports whether its level exists; `None` if it is unchanged.
@@ -174,7 +168,7 @@ mod tests {
 
     #[test]
     fn levels_are_read() {
-        let levels = built_in(LEVELS);
+        let levels = initial_objects::built_in(LEVELS);
         let find = |name: &str| levels.iter().find(|it| metadata::name(it) == name).unwrap();
         let low = LevelConfiguration::of(find("workload-low"));
         assert_eq!(low.shape, Shape { queues: 128, hand: 6, length_max: 50 });
@@ -185,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_schema_says_whether_its_level_exists() {
-        let mut schema = built_in(SCHEMAS).into_iter().find(|it| metadata::name(it) == "probes").unwrap();
+        let mut schema =
+            initial_objects::built_in(SCHEMAS).iter().find(|it| metadata::name(it) == "probes").unwrap().clone();
         schema.as_object_mut().unwrap().insert("kind", "FlowSchema");
         schema.as_object_mut().unwrap().insert("apiVersion", "flowcontrol.apiserver.k8s.io/v1");
         let schema = normal(resources::FLOW_SCHEMAS, schema);

@@ -3,7 +3,7 @@
 //! Follows Kubernetes' `conc_alloc.go`: every level gets the same multiple of what it has wanted lately, within the bounds
 //! of what it must keep and what it may borrow.
 
-use super::demand::Observed;
+use super::demand::ObservedDemand;
 
 /// Minimum target: zero could not be multiplied.
 const TARGET_MIN: f64 = 0.001;
@@ -15,7 +15,7 @@ pub(super) struct Seats {
     pub(super) nominal: f64,
     /// Guaranteed seats.
     pub(super) min: f64,
-    /// and what it has at most.
+    /// Maximum number of seats.
     pub(super) max: f64,
 }
 
@@ -41,9 +41,9 @@ pub(super) fn nominal(total: f64, levels: &[Shares]) -> Vec<Seats> {
 }
 
 /// Returns the seats of each level for the next period, given the demand of the last one.
-pub(super) fn current(levels: &[(Seats, Observed)]) -> Vec<f64> {
+pub(super) fn current(levels: &[(Seats, ObservedDemand)]) -> Vec<f64> {
     let total: f64 = levels.iter().map(|(seats, _)| seats.nominal).sum();
-    let least = |(seats, observed): &(Seats, Observed)| {
+    let least = |(seats, observed): &(Seats, ObservedDemand)| {
         if seats.is_exempt {
             seats.min.max(observed.highest)
         } else {
@@ -56,7 +56,7 @@ pub(super) fn current(levels: &[(Seats, Observed)]) -> Vec<f64> {
     let min_sum: f64 = limited().map(|(seats, _)| seats.min).sum();
     let least_sum: f64 = limited().map(least).sum();
     let factor = fair_factor(total, limited().map(|it| Item::of(it.0, it.1, least(it))).collect());
-    let seats_of = |it: &(Seats, Observed)| {
+    let seats_of = |it: &(Seats, ObservedDemand)| {
         let (seats, observed) = *it;
         if seats.is_exempt {
             least(it)
@@ -80,7 +80,7 @@ struct Item {
 }
 
 impl Item {
-    fn of(seats: Seats, observed: Observed, least: f64) -> Self {
+    fn of(seats: Seats, observed: ObservedDemand, least: f64) -> Self {
         Self { target: least.max(observed.smoothed).max(TARGET_MIN), min: least, max: seats.max.max(least) }
     }
 
@@ -110,8 +110,8 @@ mod tests {
         Shares { nominal, lendable_percent, ..Shares::default() }
     }
 
-    fn wanted(seats: Seats, highest: f64) -> (Seats, Observed) {
-        (seats, Observed { highest, average: highest, deviation: 0.0, smoothed: highest })
+    fn wanted(seats: Seats, highest: f64) -> (Seats, ObservedDemand) {
+        (seats, ObservedDemand { highest, average: highest, deviation: 0.0, smoothed: highest })
     }
 
     #[test]

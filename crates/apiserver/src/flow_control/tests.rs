@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::identity::User;
+use crate::initial_objects;
 use crate::wire::request::{Route, route};
 
 /// Flow control with the built-in objects.
 fn flow(seats: usize) -> Arc<FlowControl> {
     let flow = Arc::new(FlowControl::new(seats, Duration::from_secs(60), &Registry::new()));
-    let (levels, schemas) = (objects::built_in(objects::LEVELS), objects::built_in(objects::SCHEMAS));
-    flow.configure(&Configuration::of(&levels, &schemas), now());
+    let (levels, schemas) = (initial_objects::built_in(objects::LEVELS), initial_objects::built_in(objects::SCHEMAS));
+    flow.configure(&Configuration::of(levels, schemas), now());
     flow
 }
 
@@ -121,8 +122,8 @@ async fn changed_level_keeps_its_requests() {
     let flow = flow(60);
     let user = User::authenticated("jane", &[]);
     let held = seat(&flow, &user, "/version").await.unwrap();
-    let (levels, schemas) = (objects::built_in(objects::LEVELS), objects::built_in(objects::SCHEMAS));
-    flow.configure(&Configuration::of(&levels, &schemas), now());
+    let (levels, schemas) = (initial_objects::built_in(objects::LEVELS), initial_objects::built_in(objects::SCHEMAS));
+    flow.configure(&Configuration::of(levels, schemas), now());
     let level = flow.levels.lock().iter().find(|it| it.name == "global-default").cloned().unwrap();
     assert_eq!(level.queues().seats_in_use(), 1);
     drop(held);

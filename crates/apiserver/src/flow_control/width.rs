@@ -5,9 +5,9 @@
 
 use crate::wire::request::{Query, Target, Verb};
 
-/// This many bytes are one seat,
+/// Number of bytes of a list that take one seat.
 const BYTES_PER_SEAT: u64 = 100_000;
-/// and a list takes no more than this many.
+/// Maximum number of seats of a list.
 const SEATS_MAX: u64 = 10;
 
 /// Returns the seats of a request. `size` returns number and bytes of the resource's objects.

@@ -22,7 +22,7 @@ use crate::resources::{self, Resource};
 use api::metadata;
 use cache::Cache;
 
-/// Clocks may differ by so much.
+/// Tolerated difference between clocks.
 const LEEWAY_SECONDS: i64 = 60;
 
 /// Maximum number of cached verified tokens, because verification costs more than most requests.
@@ -39,7 +39,7 @@ pub(crate) struct Reference {
 
 /// Objects that a token is bound to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Bound {
+pub(crate) struct BoundObjects {
     pub(crate) pod: Option<Reference>,
     pub(crate) secret: Option<Reference>,
     pub(crate) node: Option<Reference>,
@@ -55,21 +55,21 @@ pub(crate) struct Lifetime {
 
 /// User of a token, and its matching audiences.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Verified {
+pub(crate) struct VerifiedToken {
     pub(crate) user: User,
     pub(crate) audiences: Vec<String>,
 }
 
 /// A reason to reject a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused {
+pub(crate) struct TokenRejection {
     /// In Kubernetes' words.
     pub(crate) message: String,
     /// Whether the decision depends on objects in the cache, which may be outdated.
     pub(crate) by_objects: bool,
 }
 
-impl Refused {
+impl TokenRejection {
     pub(crate) fn for_good(message: impl Into<String>) -> Self {
         Self { message: message.into(), by_objects: false }
     }
@@ -116,7 +116,7 @@ impl ServiceAccounts {
     pub(crate) fn issue(
         &self,
         account: &Value,
-        bound: &Bound,
+        bound: &BoundObjects,
         audiences: &[String],
         now: Timestamp,
         lifetime: Lifetime,
@@ -156,19 +156,24 @@ impl ServiceAccounts {
     ///
     /// # Errors
     /// Why one of ours is not good (any more).
-    pub(crate) fn verify(&self, token: &str, wanted: &[String], now: Timestamp) -> Result<Option<Verified>, Refused> {
+    pub(crate) fn verify(
+        &self,
+        token: &str,
+        wanted: &[String],
+        now: Timestamp,
+    ) -> Result<Option<VerifiedToken>, TokenRejection> {
         let claims = match self.claims(token) {
             Ok(claims) => claims,
             Err(TokenError::NotOurs) => return Ok(None),
-            Err(error) => return Err(Refused::for_good(error.to_string())),
+            Err(error) => return Err(TokenRejection::for_good(error.to_string())),
         };
         if claims.str_at(&["iss"]) == Some(legacy_tokens::ISSUER) && self.issuer != legacy_tokens::ISSUER {
             return self.verify_legacy(token, &claims, wanted, now).map(Some);
         }
         let fitting = fitting(&audiences_of(&claims), wanted)?;
-        check_times(&claims, now).map_err(Refused::for_good)?;
-        let user = self.user(&claims, now).map_err(|message| Refused { message, by_objects: true })?;
-        Ok(Some(Verified { user, audiences: fitting }))
+        check_times(&claims, now).map_err(TokenRejection::for_good)?;
+        let user = self.user(&claims, now).map_err(|message| TokenRejection { message, by_objects: true })?;
+        Ok(Some(VerifiedToken { user, audiences: fitting }))
     }
 
     /// Verifies a token from a secret. It has no audience: it is valid for this server.
@@ -178,11 +183,12 @@ impl ServiceAccounts {
         claims: &Value,
         wanted: &[String],
         now: Timestamp,
-    ) -> Result<Verified, Refused> {
+    ) -> Result<VerifiedToken, TokenRejection> {
         let fitting = fitting(&self.audiences, wanted)?;
-        let subject = legacy_tokens::subject(claims).map_err(Refused::for_good)?;
-        let user = self.legacy_user(token, &subject, now).map_err(|message| Refused { message, by_objects: true })?;
-        Ok(Verified { user, audiences: fitting })
+        let subject = legacy_tokens::subject(claims).map_err(TokenRejection::for_good)?;
+        let user =
+            self.legacy_user(token, &subject, now).map_err(|message| TokenRejection { message, by_objects: true })?;
+        Ok(VerifiedToken { user, audiences: fitting })
     }
 
     fn legacy_user(&self, token: &str, subject: &legacy_tokens::Subject<'_>, now: Timestamp) -> Result<User, String> {
@@ -269,21 +275,21 @@ impl ServiceAccounts {
             }
         }
         let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let mut tell = |key: &str, value: &str| {
+        let mut report = |key: &str, value: &str| {
             if !value.is_empty() {
                 extra.insert(format!("authentication.kubernetes.io/{key}"), vec![value.to_owned()]);
             }
         };
         if let Some(pod) = &pod {
-            tell("pod-name", &pod.name);
-            tell("pod-uid", &pod.uid);
+            report("pod-name", &pod.name);
+            report("pod-uid", &pod.uid);
         }
         if let Some(node) = &node {
-            tell("node-name", &node.name);
-            tell("node-uid", &node.uid);
+            report("node-name", &node.name);
+            report("node-uid", &node.uid);
         }
         if let Some(id) = claims.str_at(&["jti"]).filter(|id| !id.is_empty()) {
-            tell("credential-id", &format!("JTI={id}"));
+            report("credential-id", &format!("JTI={id}"));
         }
         Ok(User { uid: uid.to_owned(), extra, ..account_user(namespace, name) })
     }
@@ -308,13 +314,13 @@ pub(crate) fn split_user(user: &str) -> Option<(&str, &str)> {
 }
 
 /// Returns the wanted audiences that a token has.
-fn fitting(audiences: &[String], wanted: &[String]) -> Result<Vec<String>, Refused> {
+fn fitting(audiences: &[String], wanted: &[String]) -> Result<Vec<String>, TokenRejection> {
     let fitting: Vec<String> = audiences.iter().filter(|it| wanted.contains(it)).cloned().collect();
     if fitting.is_empty() {
         let list = |list: &[String]| list.iter().map(|it| quote(it)).collect::<Vec<_>>().join(" ");
         let (given, wanted) = (list(audiences), list(wanted));
         let message = format!("token audiences [{given}] is invalid for the target audiences [{wanted}]");
-        return Err(Refused::for_good(message));
+        return Err(TokenRejection::for_good(message));
     }
     Ok(fitting)
 }

@@ -17,8 +17,8 @@ use registry::expressions::{CompiledRule, Environments, Expressions, Languages, 
 use registry::pipeline::{Rules, Update};
 use registry::strategy::Context;
 
-use crate::custom::Customs;
-use crate::custom::serving::Serving;
+use crate::custom::CustomResources;
+use crate::custom::serving::ServedVersion;
 use crate::resources::{self, Resource};
 use api::metadata;
 use cache::Cache;
@@ -27,7 +27,7 @@ use cache::Cache;
 pub struct Meaning {
     features: Features,
     cache: Arc<Cache>,
-    customs: Arc<Customs>,
+    customs: Arc<CustomResources>,
     expressions: LazyEnvironments,
     clock: Clock,
 }
@@ -72,7 +72,7 @@ impl Expressions for LazyEnvironments {
 impl Meaning {
     /// Creates the strategies with these features; namespaces are read from the cache.
     #[must_use]
-    pub(crate) fn new(features: Features, cache: Arc<Cache>, customs: Arc<Customs>, clock: Clock) -> Self {
+    pub(crate) fn new(features: Features, cache: Arc<Cache>, customs: Arc<CustomResources>, clock: Clock) -> Self {
         let expressions = LazyEnvironments { languages: customs.languages.clone(), made: OnceLock::new() };
         Self { features, cache, customs, expressions, clock }
     }
@@ -115,7 +115,7 @@ pub struct KindRules<'a> {
     meaning: &'a Meaning,
     resource: &'a Resource<'a>,
     /// The rules of a custom resource; missing for built-in kinds.
-    custom: Option<Arc<Serving>>,
+    custom: Option<Arc<ServedVersion>>,
     namespace: &'a str,
     now: String,
     allows_admin_access: bool,

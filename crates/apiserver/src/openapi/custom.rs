@@ -5,12 +5,12 @@ use std::sync::Arc;
 use api::json::{Object, Value};
 use bytes::Bytes;
 
-use super::operations::{Described, Operation};
+use super::operations::{DescribedResource, Operation};
 use super::{add_shared, paths, reference_to_metadata};
-use crate::custom::serving::Serving;
+use crate::custom::serving::ServedVersion;
 use crate::custom::{Document, Snapshot};
 use crate::wire::etag::hash;
-use crate::wire::shared::Shared;
+use crate::wire::shared::SharedDocument;
 
 /// Location of schemas in a document, by the version of OpenAPI.
 const NEW: &str = "#/components/schemas/";
@@ -25,7 +25,7 @@ pub(crate) fn documents(snapshot: &Snapshot) -> &[Document] {
                 let served = snapshot.served().filter(|it| it.row().group == group && it.version() == version);
                 // The text is made again for those who ask: all together are as long as all definitions.
                 let hash = hash(api::json::to_string(&document(group, version, served)).as_bytes());
-                documents.push((format!("apis/{group}/{version}"), hash, Shared::default()));
+                documents.push((format!("apis/{group}/{version}"), hash, SharedDocument::default()));
             }
         }
         documents
@@ -46,7 +46,7 @@ pub(super) fn older_definitions(snapshot: &Snapshot) -> impl Iterator<Item = (Ob
 }
 
 /// The document of a group and version.
-fn document<'s>(group: &str, version: &str, served: impl Iterator<Item = &'s Arc<Serving>>) -> Value {
+fn document<'s>(group: &str, version: &str, served: impl Iterator<Item = &'s Arc<ServedVersion>>) -> Value {
     let (mut operations, mut schemas) = (Vec::new(), Object::new());
     for serving in served {
         let described = describe(serving);
@@ -62,7 +62,7 @@ fn document<'s>(group: &str, version: &str, served: impl Iterator<Item = &'s Arc
 }
 
 /// Returns definitions and operations of a version for OpenAPI v2.
-fn older(serving: &Serving) -> (Object, Vec<Operation>) {
+fn older(serving: &ServedVersion) -> (Object, Vec<Operation>) {
     let described = describe(serving);
     let schemas = [
         (described.schema.clone(), older_kind_schema(serving)),
@@ -71,10 +71,10 @@ fn older(serving: &Serving) -> (Object, Vec<Operation>) {
     (schemas.into_iter().collect(), described.operations())
 }
 
-fn describe(serving: &Serving) -> Described<'_> {
+fn describe(serving: &ServedVersion) -> DescribedResource<'_> {
     let (row, version) = (serving.row(), serving.version());
     let schema = |kind: &str| schema_name(row.group, version, kind);
-    Described { resource: row, version, schema: schema(row.kind), list_schema: schema(&row.list_kind()) }
+    DescribedResource { resource: row, version, schema: schema(row.kind), list_schema: schema(&row.list_kind()) }
 }
 
 /// `com.example.v1.Widget` of `example.com`.
@@ -84,7 +84,7 @@ fn schema_name(group: &str, version: &str, kind: &str) -> String {
     format!("{}.{version}.{kind}", parts.join("."))
 }
 
-fn list_schema(serving: &Serving, item: &str, place: &str) -> Value {
+fn list_schema(serving: &ServedVersion, item: &str, place: &str) -> Value {
     let (row, kind) = (serving.row(), serving.row().list_kind());
     let description = format!("{kind} is a list of {}", row.kind);
     let of_items = format!(
@@ -118,7 +118,7 @@ fn type_properties() -> Object {
     ["apiVersion", "kind"].into_iter().map(property).collect()
 }
 
-fn kinds(serving: &Serving) -> Value {
+fn kinds(serving: &ServedVersion) -> Value {
     let row = serving.row();
     api::json!([{"group": (row.group), "kind": (row.kind), "version": (serving.version())}])
 }
@@ -132,7 +132,7 @@ const METADATA: &str = "Standard object's metadata. More info: https://git.k8s.i
 
 const PRESERVE: &str = "x-kubernetes-preserve-unknown-fields";
 
-fn kind_schema(serving: &Serving) -> Value {
+fn kind_schema(serving: &ServedVersion) -> Value {
     let mut schema = match serving.schema() {
         Some(Value::Object(schema)) => schema,
         _ => [("type", Value::from("object"))].into_iter().collect(),
@@ -163,7 +163,7 @@ fn add_properties(schema: &mut Object, metadata: Value) {
     schema.insert("properties", properties);
 }
 
-fn older_kind_schema(serving: &Serving) -> Value {
+fn older_kind_schema(serving: &ServedVersion) -> Value {
     let mut schema = match serving.schema() {
         // Kubernetes: clients would refuse every other field if one were named.
         Some(Value::Object(schema)) if !is_true(&schema, PRESERVE) => {
@@ -180,7 +180,7 @@ fn older_kind_schema(serving: &Serving) -> Value {
 }
 
 /// Adds the selectable fields, if there are any.
-fn add_selectable_fields(schema: &mut Object, serving: &Serving) {
+fn add_selectable_fields(schema: &mut Object, serving: &ServedVersion) {
     let fields = serving.row().custom.map(|custom| custom.fields).unwrap_or_default();
     let fields: Vec<Value> = fields.iter().map(|field| api::json!({"fieldPath": (field.as_str())})).collect();
     if !fields.is_empty() {

@@ -15,21 +15,21 @@ impl Scalars {
     pub(super) const NONE: Self = Self { texts: &[], flags: &[], doubles: &[], sizes: &[] };
 
     /// A message of those that are there.
-    pub(super) fn message(&self, it: &Value) -> Message {
+    pub(super) fn message(&self, document: &Value) -> Message {
         let mut out = Message::default();
         for (number, field) in self.texts {
-            out.text(*number, it.text(field));
+            out.text(*number, document.text(field));
         }
         for (number, field) in self.flags {
-            out.flag(*number, it.get(field).and_then(Value::as_bool).unwrap_or_default());
+            out.flag(*number, document.get(field).and_then(Value::as_bool).unwrap_or_default());
         }
         for (number, field) in self.doubles {
-            if let Some(value) = it.get(field).and_then(Value::as_f64) {
+            if let Some(value) = document.get(field).and_then(Value::as_f64) {
                 out.double(*number, value);
             }
         }
         for (number, field) in self.sizes {
-            if let Some(size) = it.get(field).and_then(Value::as_i64).and_then(|size| u64::try_from(size).ok()) {
+            if let Some(size) = document.get(field).and_then(Value::as_i64).and_then(|size| u64::try_from(size).ok()) {
                 out.number(*number, size);
             }
         }
@@ -38,17 +38,17 @@ impl Scalars {
 }
 
 /// Writes a map as entries with a number.
-pub(super) fn map(number: u32, it: &Value, field: &str, write: impl Fn(&Value) -> Message) -> Message {
+pub(super) fn map(number: u32, document: &Value, field: &str, write: impl Fn(&Value) -> Message) -> Message {
     let mut all = Message::default();
-    for (name, it) in entries(it, field) {
-        all.message(number, &named(name, &write(it)));
+    for (name, document) in entries(document, field) {
+        all.message(number, &named(name, &write(document)));
     }
     all
 }
 
 /// The schema of further properties, or that there may be some.
-pub(super) fn additional(out: &mut Message, number: u32, it: &Value, write: impl Fn(&Value) -> Message) {
-    match it.get("additionalProperties") {
+pub(super) fn additional(out: &mut Message, number: u32, document: &Value, write: impl Fn(&Value) -> Message) {
+    match document.get("additionalProperties") {
         Some(Value::Bool(true)) => drop(out.message(number, Message::default().flag(2, true))),
         Some(inner @ Value::Object(_)) => drop(out.message(number, &within(1, &write(inner)))),
         _ => {}
@@ -72,8 +72,10 @@ pub(super) fn texts(out: &mut Message, number: u32, value: &Value, field: &str) 
     }
 }
 
-pub(super) fn extensions(out: &mut Message, number: u32, it: &Value) {
-    for (name, value) in it.as_object().into_iter().flat_map(Object::iter).filter(|(name, _)| name.starts_with("x-")) {
+pub(super) fn extensions(out: &mut Message, number: u32, document: &Value) {
+    for (name, value) in
+        document.as_object().into_iter().flat_map(Object::iter).filter(|(name, _)| name.starts_with("x-"))
+    {
         out.message(number, &named(name, &any(value)));
     }
 }

@@ -83,7 +83,7 @@ const CREATED: (&str, &str) = ("201", "Created");
 const ACCEPTED: (&str, &str) = ("202", "Accepted");
 const DENIED: (&str, &str) = ("401", "Unauthorized");
 
-/// One row of what can be done with a collection or an object.
+/// A row of the table: one operation on a collection or on an object.
 struct Method {
     verb: &'static str,
     method: &'static str,
@@ -129,14 +129,14 @@ const CONNECT: [Method; 5] = [
 ];
 
 /// A resource in one version, and the names of its schemas.
-pub(crate) struct Described<'a> {
+pub(crate) struct DescribedResource<'a> {
     pub(crate) resource: Resource<'a>,
     pub(crate) version: &'a str,
     pub(crate) schema: String,
     pub(crate) list_schema: String,
 }
 
-impl Described<'_> {
+impl DescribedResource<'_> {
     /// Returns all operations on it.
     pub(crate) fn operations(&self) -> Vec<Operation> {
         let resource = &self.resource;
@@ -316,7 +316,7 @@ mod tests {
     fn operations_have_the_names_that_clients_are_generated_with() {
         let resource = crate::resources::find("", "v1", "pods").unwrap();
         let (schema, list_schema) = ("P".to_owned(), "L".to_owned());
-        let all = Described { resource: *resource, version: "v1", schema, list_schema }.operations();
+        let all = DescribedResource { resource: *resource, version: "v1", schema, list_schema }.operations();
         let ids: Vec<&str> = all.iter().map(|it| it.id.as_str()).collect();
         for id in [
             "listCoreV1NamespacedPod",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::json::{Object, Value};
 use api::types::{self, Field, Kind, ListType, Type, describe};
 
-use super::operations::{Described, Operation};
+use super::operations::{DescribedResource, Operation};
 use super::{META, VERSION_INFO};
 
 /// The schemas of a document.
@@ -17,15 +17,15 @@ pub(super) struct Schemas {
 
 impl Schemas {
     /// Adds a type, as a kind of objects if group and version are given.
-    pub(super) fn add(&mut self, of: &'static Type, kind: Option<(&str, &str)>) {
-        let name = of.schema_name();
+    pub(super) fn add(&mut self, object_type: &'static Type, kind: Option<(&str, &str)>) {
+        let name = object_type.schema_name();
         if self.started.insert(name.clone()) {
-            let schema = self.structure(of);
+            let schema = self.structure(object_type);
             self.done.insert(name.clone(), schema);
         }
         if let (Some((group, version)), Some(Value::Object(schema))) = (kind, self.done.get_mut(&name)) {
             let kinds = schema.get_or_insert("x-kubernetes-group-version-kind", || Value::Array(Vec::new()));
-            let kind = api::json!({"group": group, "kind": (of.name), "version": version});
+            let kind = api::json!({"group": group, "kind": (object_type.name), "version": version});
             if let Some(kinds) = kinds.as_array_mut().filter(|kinds| !kinds.contains(&kind)) {
                 kinds.push(kind);
             }
@@ -33,7 +33,7 @@ impl Schemas {
     }
 
     /// Adds the kinds of a resource: its objects, their lists, and what is sent to parts of them.
-    pub(super) fn add_kinds(&mut self, described: &Described<'_>) {
+    pub(super) fn add_kinds(&mut self, described: &DescribedResource<'_>) {
         let (resource, version) = (described.resource, described.version);
         let own = (resource.group, version);
         let mut add = |(group, version): (&str, &str), kind: &str| {
@@ -43,7 +43,9 @@ impl Schemas {
         };
         add(own, resource.kind);
         add(own, &resource.list_kind());
-        for part in resource.subresources.iter().filter(|part| !part.kind.2.is_empty()) {
+        // The options of connections are parameters in the query: no operation refers to their schemas.
+        let is_sent = |kind: &str| !kind.is_empty() && !kind.ends_with("Options");
+        for part in resource.subresources.iter().filter(|part| is_sent(part.kind.2)) {
             let (group, version, kind) = part.kind;
             add(if version.is_empty() { own } else { (group, version) }, kind);
         }
@@ -89,9 +91,9 @@ impl Schemas {
         self.done.into_iter().collect()
     }
 
-    fn structure(&mut self, of: &'static Type) -> Value {
+    fn structure(&mut self, object_type: &'static Type) -> Value {
         let mut schema = Object::new();
-        let description = describe(of);
+        let description = describe(object_type);
         let words = description.as_ref();
         let words_of = |field: &Field| words.and_then(|it| it.fields.iter().find(|it| it.name == field.name));
         if let Some(text) = words.map(|it| it.text.as_str()).filter(|text| !text.is_empty()) {
@@ -105,11 +107,11 @@ impl Schemas {
             None => looks_required(field),
         };
         let required: Vec<Value> =
-            of.fields.iter().filter(|field| is_required(field)).map(|field| field.name.into()).collect();
+            object_type.fields.iter().filter(|field| is_required(field)).map(|field| field.name.into()).collect();
         if !required.is_empty() {
             schema.insert("required", required);
         }
-        if !of.fields.is_empty() {
+        if !object_type.fields.is_empty() {
             let property = |field: &'static Field| {
                 let mut schema = self.field(field);
                 let text = words_of(field).map(|it| it.text.as_str()).filter(|text| !text.is_empty());
@@ -118,10 +120,10 @@ impl Schemas {
                 }
                 (field.name, schema)
             };
-            let properties: Object = of.fields.iter().map(property).collect();
+            let properties: Object = object_type.fields.iter().map(property).collect();
             schema.insert("properties", properties);
         }
-        if of.atomic {
+        if object_type.atomic {
             schema.insert("x-kubernetes-map-type", "atomic");
         }
         Value::Object(schema)
@@ -225,10 +227,10 @@ impl Schemas {
 }
 
 /// Group and version of a type whose objects can also stand alone.
-fn kind_of(of: &'static Type) -> Option<(&'static str, &'static str)> {
-    let rows = crate::resources::all().iter().filter(|row| row.kind == of.name);
+fn kind_of(object_type: &'static Type) -> Option<(&'static str, &'static str)> {
+    let rows = crate::resources::all().iter().filter(|row| row.kind == object_type.name);
     rows.flat_map(|row| row.versions.iter().map(move |version| (row, *version)))
-        .find(|(row, version)| row.object_type(version).is_some_and(|it| std::ptr::eq(it, of)))
+        .find(|(row, version)| row.object_type(version).is_some_and(|it| std::ptr::eq(it, object_type)))
         .map(|(row, version)| (row.group, version))
 }
 

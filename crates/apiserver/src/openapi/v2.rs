@@ -11,14 +11,14 @@ use std::sync::OnceLock;
 use api::json::{Object, Value};
 use bytes::Bytes;
 
-use super::operations::{Described, Operation, Parameter, by_path, common_parameters};
+use super::operations::{DescribedResource, Operation, Parameter, by_path, common_parameters};
 use super::{TITLE, VERSION, described, is_known, schemas};
 use crate::clock;
 use crate::custom::{Edition, Snapshot};
 use crate::resources::RuntimeConfig;
 use crate::wire::answer::Answer;
 use crate::wire::etag::hash;
-use crate::wire::shared::Shared;
+use crate::wire::shared::SharedDocument;
 
 /// Media types of protobuf in requests and responses.
 const PROTOBUF_ASKED: [&str; 2] = [
@@ -43,7 +43,7 @@ pub(crate) fn answer(
     let mut first = None;
     let edition = edition.get_or_init(|| {
         let etag = format!("\"{}\"", hash(first.insert(json())));
-        let (json, protobuf) = (Shared::default(), Shared::default());
+        let (json, protobuf) = (SharedDocument::default(), SharedDocument::default());
         Edition { etag, made: clock::http_date(clock::now()), json, protobuf }
     });
     let answer = if is_known(if_none_match, &edition.etag) {
@@ -65,7 +65,7 @@ pub(crate) fn document(config: &RuntimeConfig, customs: &Snapshot) -> Value {
     for (group, versions) in config.groups() {
         for version in versions {
             let all = described(group, version);
-            let own: Vec<Operation> = all.iter().flat_map(Described::operations).collect();
+            let own: Vec<Operation> = all.iter().flat_map(DescribedResource::operations).collect();
             all.iter().for_each(|described| schemas.add_kinds(described));
             schemas.add_shared(&own, Some((group, version)));
             operations.extend(own);
@@ -183,9 +183,9 @@ fn body(operation: &Operation, schema: &str) -> Value {
     Value::Object(body)
 }
 
-fn in_query(it: &Parameter) -> Value {
+fn in_query(parameter: &Parameter) -> Value {
     api::json!({
-        "uniqueItems": true, "type": (it.kind), "description": (it.description), "name": (it.name), "in": "query"
+        "uniqueItems": true, "type": (parameter.kind), "description": (parameter.description), "name": (parameter.name), "in": "query"
     })
 }
 

@@ -6,20 +6,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Incoming, Outbound, Outgoing};
+use super::{Outbound, OutboundRequest, OutboundResponse};
 use crate::resources::{self, Resource};
 use api::go_text::quote;
 use api::json::Value;
 use api::well_known::LABEL_SERVICE_NAME;
 use bytes::Bytes;
 use cache::Cache;
-use cache::stored::Served;
+use cache::stored::ServedObject;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
 
 /// A longer answer of a webhook is a failed call.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Go: at most this many redirects are followed, and calls repeated.
 const REPEATS_MAX: usize = 10;
+/// Endpoints of a Service that are examined.
+const ENDPOINTS_MAX: usize = 10_000;
+/// Ready pods of a Service that are returned.
+const PODS_MAX: usize = 100;
 
 /// Treatment of calls to simulated pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,7 +75,7 @@ impl Backend {
     }
 }
 
-/// The servers of webhooks, and the way to them.
+/// The servers of webhooks, and the connections to them.
 pub(crate) struct Backends {
     pub(crate) outbound: Arc<dyn Outbound>,
     /// The Services, EndpointSlices and Nodes.
@@ -110,10 +114,17 @@ fn is_ready(endpoint: &Value) -> bool {
 /// A call without an answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// It failed, in Go's words.
-    Failed(String),
+    /// It failed, in Go's words; with the HTTP code in metrics.
+    Failed(String, u16),
     /// The server is a simulated pod, and such calls are skipped.
     Simulated,
+}
+
+impl NoAnswer {
+    /// A call without a usable HTTP response, which Kubernetes counts as 503.
+    fn unreachable(why: String) -> Self {
+        Self::Failed(why, 503)
+    }
 }
 
 /// The server to call.
@@ -172,7 +183,7 @@ impl Backends {
         let work = self.exchange(backend, review, whole_seconds(timeout), &mut url);
         match tokio::time::timeout(timeout, work).await {
             Ok(answer) => answer,
-            Err(_) => Err(NoAnswer::Failed(format!("Post {}: context deadline exceeded", quote(&url)))),
+            Err(_) => Err(NoAnswer::unreachable(format!("Post {}: context deadline exceeded", quote(&url)))),
         }
     }
 
@@ -185,20 +196,20 @@ impl Backends {
     ) -> Result<Bytes, NoAnswer> {
         let mut query = format!("?timeout={seconds}s");
         let mut server = match &backend.place {
-            Place::Url(url) => Server::of_url(url).map_err(NoAnswer::Failed)?,
+            Place::Url(url) => Server::of_url(url).map_err(NoAnswer::unreachable)?,
             Place::Service { namespace, name, port, path } => {
                 let host = format!("{name}.{namespace}.svc");
                 let path = if path.is_empty() { "/" } else { path };
                 let url = format!("https://{host}:{port}{path}");
                 *shown = format!("{url}{query}");
-                let failed = |why: String| NoAnswer::Failed(format!("Post {}: {why}", quote(shown)));
+                let failed = |why: String| NoAnswer::unreachable(format!("Post {}: {why}", quote(shown)));
                 let address = self.resolve(namespace, name, *port).map_err(failed)?.ok_or(NoAnswer::Simulated)?;
                 Server { url, address, host: format!("{host}:{port}"), server_name: host, path: path.to_owned() }
             }
         };
         for _ in 0..REPEATS_MAX {
             *shown = format!("{}{query}", server.url);
-            let request = Outgoing {
+            let request = OutboundRequest {
                 address: server.address.clone(),
                 host: server.host.clone(),
                 server_name: server.server_name.clone(),
@@ -209,9 +220,9 @@ impl Backends {
                 answer_bytes_max: ANSWER_BYTES_MAX,
             };
             let answer = self.outbound.post(request).await;
-            let answer = answer.map_err(|why| NoAnswer::Failed(format!("Post {}: {why}", quote(shown))))?;
+            let answer = answer.map_err(|why| NoAnswer::unreachable(format!("Post {}: {why}", quote(shown))))?;
             if let (301..=303 | 307 | 308, Some(to)) = (answer.code, header(&answer, LOCATION)) {
-                server = server.redirected(&to).map_err(NoAnswer::Failed)?;
+                server = server.redirected(&to).map_err(NoAnswer::unreachable)?;
                 query.clear();
                 if answer.code < 307 {
                     // Go: such a redirect leads to a request without a body.
@@ -224,9 +235,9 @@ impl Backends {
                 tokio::time::sleep(Duration::from_secs(after.min(30))).await;
                 continue;
             }
-            return read(answer).map_err(NoAnswer::Failed);
+            return read(answer);
         }
-        Err(NoAnswer::Failed(format!("Post {}: stopped after {REPEATS_MAX} redirects", quote(shown))))
+        Err(NoAnswer::unreachable(format!("Post {}: stopped after {REPEATS_MAX} redirects", quote(shown))))
     }
 
     /// An object of the cache.
@@ -264,54 +275,72 @@ impl Backends {
 
     /// The address of a ready pod of a Service, for the port of a name.
     pub(crate) fn pod(&self, namespace: &str, name: &str, port_name: &str) -> Result<String, NoPod> {
-        let Some(endpoints) = self.endpoints(namespace, name, port_name) else { return Err(NoPod::NoSlices) };
         let mut none = NoPod::NotReady;
-        for (endpoint, port) in endpoints {
+        // Endpoints of one node follow each other often enough.
+        let mut last_node: Option<(String, bool)> = None;
+        let found = self.find_endpoint(namespace, name, port_name, |endpoint, port| {
             // A simulated pod that is not ready answers as little as one that is.
-            if self.simulated == SimulatedBackends::Skip && self.is_on_simulated_node(&endpoint) {
-                none = NoPod::Simulated;
-                continue;
+            if self.simulated == SimulatedBackends::Skip {
+                let node = endpoint.text("nodeName");
+                let known = last_node.take().filter(|(known, _)| known == node);
+                let (_, is_simulated) =
+                    last_node.insert(known.unwrap_or_else(|| (node.to_owned(), self.is_simulated_node(node))));
+                if *is_simulated {
+                    none = NoPod::Simulated;
+                    return None;
+                }
             }
-            if let Some(address) = address(&endpoint).filter(|_| is_ready(&endpoint)) {
-                return Ok(join_host_port(address, port));
-            }
+            address(endpoint).filter(|_| is_ready(endpoint)).map(|address| join_host_port(address, port))
+        });
+        match found {
+            None => Err(NoPod::NoSlices),
+            Some(address) => address.ok_or(none),
         }
-        Err(none)
     }
 
-    /// The ready pods of a Service for the port of a name: address, port and name, as EndpointSlices state them.
+    /// The ready pods of a Service for the port of a name: address, port and name, as EndpointSlices state them. At most [`PODS_MAX`].
     pub(crate) fn pods(&self, namespace: &str, name: &str, port_name: &str) -> Vec<(String, i64, String)> {
-        let pod = |(endpoint, port): (Value, i64)| {
-            let target = endpoint.get("targetRef")?;
-            let is_pod = target.str_at(&["namespace"]) == Some(namespace);
-            Some((address(&endpoint)?.to_owned(), port, target.str_at(&["name"]).filter(|_| is_pod)?.to_owned()))
-        };
-        let endpoints = self.endpoints(namespace, name, port_name).unwrap_or_default();
-        endpoints.into_iter().filter(|(endpoint, _)| is_ready(endpoint)).filter_map(pod).collect()
+        let mut pods = Vec::new();
+        self.find_endpoint(namespace, name, port_name, |endpoint, port| {
+            let target = endpoint.get("targetRef").filter(|_| is_ready(endpoint))?;
+            let pod = target.str_at(&["name"]).filter(|_| target.str_at(&["namespace"]) == Some(namespace))?;
+            pods.push((address(endpoint)?.to_owned(), port, pod.to_owned()));
+            (pods.len() >= PODS_MAX).then_some(())
+        });
+        pods
     }
 
-    /// The endpoints of a Service with the port of a name; none if it has no EndpointSlice.
-    fn endpoints(&self, namespace: &str, name: &str, port_name: &str) -> Option<Vec<(Value, i64)>> {
+    /// Passes endpoints of a Service with the port of a name to `find` until it returns something; none if the Service has no
+    /// EndpointSlice. A Service may have 100,000 endpoints: at most [`ENDPOINTS_MAX`] of them are examined.
+    fn find_endpoint<T>(
+        &self,
+        namespace: &str,
+        name: &str,
+        port_name: &str,
+        mut find: impl FnMut(&Value, i64) -> Option<T>,
+    ) -> Option<Option<T>> {
         let row = resources::ENDPOINT_SLICES;
-        let is_of_service = |_: &str, slice: &Served| slice.label(LABEL_SERVICE_NAME) == Some(name);
+        let is_of_service = |_: &str, slice: &ServedObject| slice.label(LABEL_SERVICE_NAME) == Some(name);
         let slices = self.cache.resource(&row.prefix()).list(&row.key(namespace, ""), None, 0, is_of_service).objects;
         if slices.is_empty() {
             return None;
         }
-        let mut all = Vec::new();
+        let mut left = ENDPOINTS_MAX;
         for (_, slice) in slices {
             let slice = slice.decode();
-            let ports = slice.get("ports").and_then(Value::as_array).unwrap_or_default();
-            let port = ports.iter().find(|it| it.text("name") == port_name);
+            let port = slice.list("ports").iter().find(|it| it.text("name") == port_name);
             let Some(port) = port.and_then(|it| it.get("port")).and_then(Value::as_i64) else { continue };
-            let endpoints = slice.get("endpoints").and_then(Value::as_array).unwrap_or_default();
-            all.extend(endpoints.iter().map(|endpoint| (endpoint.clone(), port)));
+            for endpoint in slice.list("endpoints").iter().take(left) {
+                left = left.saturating_sub(1);
+                if let Some(found) = find(endpoint, port) {
+                    return Some(Some(found));
+                }
+            }
+            if left == 0 {
+                break;
+            }
         }
-        Some(all)
-    }
-
-    fn is_on_simulated_node(&self, endpoint: &Value) -> bool {
-        self.is_simulated_node(endpoint.text("nodeName"))
+        Some(None)
     }
 
     /// Whether nothing runs on a node.
@@ -335,21 +364,25 @@ fn headers() -> HeaderMap {
     headers
 }
 
-fn header(answer: &Incoming, name: http::HeaderName) -> Option<String> {
+fn header(answer: &OutboundResponse, name: http::HeaderName) -> Option<String> {
     answer.headers.get(name).and_then(|value| value.to_str().ok()).map(ToOwned::to_owned)
 }
 
 /// The body of an answer that is one. Follows `transformResponse` in client-go's `rest/request.go`.
-fn read(answer: Incoming) -> Result<Bytes, String> {
-    let Incoming { code, body, .. } = &answer;
+fn read(answer: OutboundResponse) -> Result<Bytes, NoAnswer> {
+    let OutboundResponse { code, body, .. } = &answer;
     if !(200..=206).contains(code) {
         let status = api::json::parse(body).ok().filter(|it| it.str_at(&["kind"]) == Some("Status"));
-        let message = status.as_ref().and_then(|it| it.str_at(&["message"])).filter(|it| !it.is_empty());
-        return Err(message.map_or_else(|| code_text(*code, body), ToOwned::to_owned));
+        let status = status.unwrap_or_default();
+        let given = status.get("code").and_then(Value::as_i64).and_then(|it| u16::try_from(it).ok());
+        let message = status.str_at(&["message"]).filter(|it| !it.is_empty());
+        let why = message.map_or_else(|| code_text(*code, body), ToOwned::to_owned);
+        return Err(NoAnswer::Failed(why, given.unwrap_or(*code)));
     }
     if body.is_empty() {
         let kind = header(&answer, CONTENT_TYPE).unwrap_or_default();
-        return Err(format!("0-length response with status code: {code} and content type: {kind}"));
+        let why = format!("0-length response with status code: {code} and content type: {kind}");
+        return Err(NoAnswer::unreachable(why));
     }
     Ok(answer.body)
 }

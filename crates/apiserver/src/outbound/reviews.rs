@@ -5,6 +5,9 @@
 use api::go_text::quote;
 use api::json::{self, Value};
 
+/// Maximum number of JSON values in an answer, or in a patch that it contains.
+pub(crate) const VALUES_MAX: usize = 1 << 18;
+
 /// Reads the document of an answer.
 ///
 /// # Errors
@@ -13,6 +16,9 @@ pub(crate) fn parse(body: &[u8]) -> Result<Value, String> {
     let start = "couldn't get version/kind; json parse error";
     let shape =
         r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    if json::has_more_values(body, VALUES_MAX) {
+        return Err(format!("the response holds more than {VALUES_MAX} values"));
+    }
     let kind = match json::parse(body) {
         Ok(Value::Null) => return Ok(Value::object()),
         Ok(value @ Value::Object(_)) => return Ok(value),

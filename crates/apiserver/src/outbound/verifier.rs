@@ -1,6 +1,7 @@
 //! TLS towards other servers: trust in their certificates, and the certificate that this server shows.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::x509::certificate::Certificate;
 use bytes::Bytes;
@@ -92,12 +93,14 @@ impl ServerCertVerifier for Verifier {
 /// Verifies that a certificate is valid at a time.
 fn verify_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<ServerCertVerified, Error> {
     let certificate = Certificate::read(certificate).ok_or(CertificateError::BadEncoding)?;
-    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
-    if now < certificate.not_before.seconds {
-        return Err(CertificateError::NotValidYet.into());
+    let unix =
+        |seconds: i64| UnixTime::since_unix_epoch(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()));
+    let (not_before, not_after) = (unix(certificate.not_before.seconds), unix(certificate.not_after.seconds));
+    if now < not_before {
+        return Err(CertificateError::NotValidYetContext { time: now, not_before }.into());
     }
-    if now > certificate.not_after.seconds {
-        return Err(CertificateError::Expired.into());
+    if now > not_after {
+        return Err(CertificateError::ExpiredContext { time: now, not_after }.into());
     }
     Ok(ServerCertVerified::assertion())
 }

@@ -16,12 +16,13 @@ use tokio::time::Instant;
 
 use super::{Flow, RequestBody, Server};
 use crate::aggregator::endpoint::Endpoint;
-use crate::aggregator::{Remote, headers};
+use crate::aggregator::{RemoteVersion, headers};
 use crate::audit;
 use crate::authorization;
 use crate::outbound::forward::{Exchange, empty};
 use crate::state::passing::{encoded_path, is_upgrade};
 use crate::wire::answer::Answer;
+use crate::wire::budget::Charge;
 use crate::wire::request::{Query, Target, Verb};
 use crate::wire::status::{Failure, Result};
 
@@ -32,7 +33,7 @@ const QUERY: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.'
 
 impl Server {
     /// The aggregated API server for a path that names no resource.
-    pub(super) fn find_aggregated_path(&self, path: &str) -> Option<Remote> {
+    pub(super) fn find_aggregated_path(&self, path: &str) -> Option<RemoteVersion> {
         let below = path.strip_prefix("/apis/")?;
         let below = percent_decode_str(below).decode_utf8().ok()?;
         let (group, version) = below.strip_suffix('/').unwrap_or(&below).split_once('/')?;
@@ -45,7 +46,7 @@ impl Server {
         parts: &http::request::Parts,
         body: RequestBody,
         flow: &Flow<'_>,
-        remote: &Remote,
+        remote: &RemoteVersion,
     ) -> Result<Answer> {
         let user = flow.asked.user;
         if flow.asked.target.is_none() {
@@ -57,8 +58,11 @@ impl Server {
                 self.authorizer.authorize(user, asked)?;
             }
         }
+        let is_upgrade = is_upgrade(&parts.headers);
+        let is_long = is_upgrade || is_long_running(flow.asked.target);
         let _seat = match self.seat(flow, None).await {
-            Ok(seat) => seat,
+            // The other server may take long to begin such an answer.
+            Ok(seat) => Some(seat).filter(|_| !is_long),
             Err(refused) => return Ok(refused),
         };
         if remote.is_local {
@@ -67,6 +71,7 @@ impl Server {
         if remote.is_simulated {
             return Ok(simulated(remote, flow.asked.target));
         }
+        let charge = self.charge_exchange(&user.name)?;
         let endpoint = if remote.is_available { self.aggregator.endpoint(remote).ok() } else { None };
         let Some(endpoint) = endpoint else { return Ok(Answer::text(503, "service unavailable\n")) };
         let path = encoded_path(&percent_decode_str(parts.uri.path()).collect::<Vec<u8>>());
@@ -75,7 +80,6 @@ impl Server {
             query => format!("{path}?{query}"),
         };
         let failed = |why: String| Ok(Answer::text(503, format!("{why}\n")));
-        let is_upgrade = is_upgrade(&parts.headers);
         let head = self.head(parts, flow, &endpoint, &path, is_upgrade);
         let (head, uri) = match (head, target.parse::<http::Uri>()) {
             (Ok(head), Ok(uri)) => (head, uri),
@@ -89,7 +93,6 @@ impl Server {
         *request.method_mut() = parts.method.clone();
         *request.uri_mut() = uri;
         *request.headers_mut() = head;
-        let is_long = is_upgrade || is_long_running(flow.asked.target);
         let deadline = if is_long { None } else { Some(self.deadline(flow.query)) };
         let certificate = self.aggregator.certificate();
         let sent = self.aggregator.forwarder.send(&endpoint.destination, certificate, request);
@@ -107,9 +110,9 @@ impl Server {
             Err(why) => failed(format!("error trying to reach service: {why}")),
             Ok(exchange) if is_upgrade => {
                 let client = parts.extensions.get::<OnUpgrade>().cloned();
-                self.pass_upgrade(client, exchange, self.deadline(&Query::default())).or_else(failed)
+                self.pass_upgrade(client, exchange, self.deadline(&Query::default()), charge).or_else(failed)
             }
-            Ok(exchange) => Ok(self.passed_back(exchange, deadline)),
+            Ok(exchange) => Ok(self.passed_back(exchange, deadline, charge)),
         }
     }
 
@@ -149,13 +152,13 @@ impl Server {
     }
 
     /// The answer of an aggregated API server, for the client.
-    fn passed_back(self: &Arc<Self>, exchange: Exchange, deadline: Option<Instant>) -> Answer {
+    fn passed_back(self: &Arc<Self>, exchange: Exchange, deadline: Option<Instant>, charge: Charge) -> Answer {
         let response = &exchange.response;
         if response.status().is_redirection() && response.headers().contains_key(LOCATION) {
             let text = "the backend attempted to redirect this request, which is not permitted";
             return Answer::bytes(502, "text/plain; charset=utf-8", text);
         }
-        self.pass_back(exchange, deadline)
+        self.pass_back(exchange, deadline, charge)
     }
 }
 
@@ -181,7 +184,7 @@ fn encoded(query: &Query) -> String {
 }
 
 /// The answer for a server whose pods are simulated. Discovery has no resources, so that clients which read all of it work.
-fn simulated(remote: &Remote, target: Option<&Target>) -> Answer {
+fn simulated(remote: &RemoteVersion, target: Option<&Target>) -> Answer {
     if target.is_none() {
         let group_version = format!("{}/{}", remote.group, remote.version);
         let list = api::json!({

@@ -43,7 +43,7 @@ pub(super) struct Connections {
 #[derive(Debug, Default)]
 struct Table {
     next_id: u64,
-    open: BTreeMap<u64, Arc<Shared>>,
+    open: BTreeMap<u64, Arc<SharedState>>,
     /// INVARIANT: those of `open` that have sent no request, oldest first.
     silent: BTreeSet<u64>,
     of_addresses: HashMap<IpAddr, BTreeSet<u64>>,
@@ -59,7 +59,7 @@ struct Report {
 
 /// State shared by a connection and the table.
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     address: IpAddr,
     /// Requests that the connection is closed.
     close: Notify,
@@ -72,11 +72,11 @@ struct Shared {
 
 /// An open connection; it is removed when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Tracked {
+pub(crate) struct TrackedConnection {
     id: u64,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     all: Arc<Connections>,
-    is_heard: AtomicBool,
+    has_received: AtomicBool,
     user: Mutex<Option<Box<str>>>,
     is_identified: AtomicBool,
     /// Whether it was let in only because there is a reserve.
@@ -85,10 +85,10 @@ pub(crate) struct Tracked {
 
 /// The connection of a request, for answers that the client leaves unread.
 #[derive(Debug, Clone)]
-pub(super) struct Carrier(pub(super) Arc<Tracked>);
+pub(super) struct Carrier(pub(super) Arc<TrackedConnection>);
 
 /// A request that is under way on a connection.
-pub(super) struct Underway(Arc<Tracked>);
+pub(super) struct RequestGuard(Arc<TrackedConnection>);
 
 /// Whether a user may use the reserve.
 pub(super) fn is_essential(user: &User) -> bool {
@@ -116,7 +116,7 @@ impl Connections {
     }
 
     /// Lets a connection in, perhaps in the place of another one; none if there is no place.
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr, now: Instant) -> Option<Arc<Tracked>> {
+    pub(super) fn admit(self: &Arc<Self>, address: IpAddr, now: Instant) -> Option<Arc<TrackedConnection>> {
         let mut table = self.table();
         let oldest_use = self.age(now).saturating_sub(u64::try_from(IDLE_MIN.as_millis()).unwrap_or(u64::MAX));
         if table.of_addresses.get(&address).map_or(0, BTreeSet::len) >= self.limits.of_address {
@@ -137,7 +137,7 @@ impl Connections {
         let id = table.next_id;
         table.next_id = id.saturating_add(1);
         let last_used = AtomicU64::new(self.age(now));
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             address,
             close: Notify::new(),
             stalled: Notify::new(),
@@ -148,11 +148,11 @@ impl Connections {
         table.silent.insert(id);
         table.of_addresses.entry(address).or_default().insert(id);
         drop(table);
-        Some(Arc::new(Tracked {
+        Some(Arc::new(TrackedConnection {
             id,
             shared,
             all: self.clone(),
-            is_heard: AtomicBool::new(false),
+            has_received: AtomicBool::new(false),
             user: Mutex::default(),
             is_identified: AtomicBool::new(false),
             is_reserved,
@@ -191,7 +191,7 @@ impl Table {
         }
     }
 
-    fn forget(&mut self, id: u64) -> Option<Arc<Shared>> {
+    fn forget(&mut self, id: u64) -> Option<Arc<SharedState>> {
         let shared = self.open.remove(&id)?;
         self.silent.remove(&id);
         if let Some(ids) = self.of_addresses.get_mut(&shared.address) {
@@ -224,7 +224,7 @@ impl Table {
     }
 }
 
-impl Tracked {
+impl TrackedConnection {
     /// Returns when the connection is to close.
     pub(super) async fn closed(&self) {
         self.shared.close.notified().await;
@@ -241,17 +241,17 @@ impl Tracked {
     }
 
     /// Whether a request has come.
-    pub(super) fn is_heard(&self) -> bool {
-        self.is_heard.load(Ordering::Relaxed)
+    pub(super) fn has_received(&self) -> bool {
+        self.has_received.load(Ordering::Relaxed)
     }
 
     /// A request came.
-    pub(super) fn request(self: &Arc<Self>) -> Underway {
+    pub(super) fn request(self: &Arc<Self>) -> RequestGuard {
         self.shared.requests.fetch_add(1, Ordering::Relaxed);
-        if !self.is_heard.swap(true, Ordering::Relaxed) {
+        if !self.has_received.swap(true, Ordering::Relaxed) {
             self.all.table().silent.remove(&self.id);
         }
-        Underway(self.clone())
+        RequestGuard(self.clone())
     }
 
     /// Whether the user must be identified.
@@ -279,14 +279,14 @@ impl Tracked {
     }
 }
 
-impl Underway {
+impl RequestGuard {
     /// The response outlives this: the connection stays in use.
     pub(super) fn stays(self) {
         self.0.shared.requests.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-impl Drop for Underway {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         let shared = &self.0.shared;
         shared.last_used.store(self.0.all.age(Instant::now()), Ordering::Relaxed);
@@ -294,7 +294,7 @@ impl Drop for Underway {
     }
 }
 
-impl Drop for Tracked {
+impl Drop for TrackedConnection {
     fn drop(&mut self) {
         let user = self.user.lock().take();
         let mut table = self.all.table();
@@ -318,7 +318,7 @@ mod tests {
         IpAddr::from([10, 0, 0, last])
     }
 
-    fn is_open(tracked: &Tracked) -> bool {
+    fn is_open(tracked: &TrackedConnection) -> bool {
         tracked.all.table().open.contains_key(&tracked.id)
     }
 

@@ -13,7 +13,7 @@ use crate::admission::{self, Chain};
 use crate::aggregator::{self, Aggregator, availability};
 use crate::authorization::{Authorizer, impersonation};
 use crate::custom::conversion::Conversions;
-use crate::custom::{self, Customs};
+use crate::custom::{self, CustomResources};
 use crate::flow_control::{self, FlowControl};
 use crate::identity::keys::KeyRing;
 use crate::identity::service_accounts::ServiceAccounts;
@@ -22,7 +22,7 @@ use crate::metrics::Metrics;
 use crate::objects::strategy::Meaning;
 use crate::outbound::backends::Backends;
 use crate::serving::{api_services, bootstrap, node_metrics};
-use crate::shutdown::Stopping;
+use crate::shutdown::ShutdownSignal;
 use crate::state::watch_memory::Memory;
 use crate::state::{Components, Refusals};
 use crate::storage::recorder::Recorder;
@@ -74,10 +74,13 @@ impl Server {
         let stopping = watch::channel(false).0;
         let tasks = Tasks::default();
         if let Some(interval) = options.compaction_interval {
-            tasks.spawn("compaction", compaction::run(store.clone(), interval, Stopping::new(&stopping)));
+            tasks.spawn("compaction", compaction::run(store.clone(), interval, ShutdownSignal::new(&stopping)));
         }
-        tasks.spawn("store health", health::run(store.clone(), Stopping::new(&stopping)));
-        tasks.spawn("event bound", events::bound(store.clone(), options.event_bytes_max, Stopping::new(&stopping)));
+        tasks.spawn("store health", health::run(store.clone(), ShutdownSignal::new(&stopping)));
+        tasks.spawn(
+            "event bound",
+            events::bound(store.clone(), options.event_bytes_max, ShutdownSignal::new(&stopping)),
+        );
         let accounts = ServiceAccounts::new(cache.clone(), &options.issuer, &options.audiences, keys);
         let metrics = Metrics::new(options.features);
         let backends = Arc::new(Backends {
@@ -88,11 +91,11 @@ impl Server {
         });
         let recorder = Arc::new(Recorder::new(store.clone(), options.event_ttl, options.clock.clone()));
         let conversions = Conversions::new(backends.clone(), recorder.clone(), metrics.registry());
-        let customs = Arc::new(Customs::new(Some(Arc::new(conversions))));
+        let customs = Arc::new(CustomResources::new(Some(Arc::new(conversions))));
         let allows_expressions = options.features.enabled(Gate::CRDAdditionalPrinterColumnCEL);
         let controller =
             custom::Controller::new(store.clone(), cache.clone(), &customs, allows_expressions, options.clock.clone());
-        custom::run(controller, &tasks, Stopping::new(&stopping)).await;
+        custom::run(controller, &tasks, ShutdownSignal::new(&stopping)).await;
         let counted = store.clone();
         metrics.registry().computed(
             "apiserver_storage_durable_commits",
@@ -103,7 +106,7 @@ impl Server {
         );
         let seats = options.reads_max.saturating_add(options.writes_max);
         let flow = Arc::new(FlowControl::new(seats, options.request_timeout, metrics.registry()));
-        let (clock, stops) = (options.clock.clone(), Stopping::new(&stopping));
+        let (clock, stops) = (options.clock.clone(), ShutdownSignal::new(&stopping));
         flow_control::run(&flow, store.clone(), cache.clone(), clock, &tasks, stops).await;
         let authorizer = Arc::new(Authorizer::new(&cache));
         let meaning = Arc::new(Meaning::new(options.features, cache.clone(), customs.clone(), options.clock.clone()));
@@ -131,7 +134,7 @@ impl Server {
             clock: options.clock.clone(),
         };
         let aggregator = Aggregator::new(&cache, settings, metrics.registry());
-        availability::keep(&aggregator, store.clone(), &tasks, Stopping::new(&stopping));
+        availability::keep(&aggregator, store.clone(), &tasks, ShutdownSignal::new(&stopping));
         let (enabled, disabled) = (&options.enabled_admission_plugins, &options.disabled_admission_plugins);
         let admission = Chain::new(cluster, enabled, disabled, metrics.registry());
         let server = Arc::new(Self {

@@ -15,6 +15,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use super::connections::TrackedConnection;
+
 /// Maximum time of draining, as in Go.
 const LINGERS: Duration = Duration::from_millis(500);
 /// Maximum number of bytes to drain.
@@ -23,17 +25,19 @@ const BYTES_MAX: usize = 16 << 20;
 /// Reads on when it is shut down, if that is wanted.
 pub(super) struct Linger<S> {
     stream: S,
-    is_wanted: Wanted,
+    is_wanted: LingerFlag,
     until: Option<Pin<Box<Sleep>>>,
     /// Bytes received since the end.
     bytes: usize,
+    /// The place of the connection.
+    _tracked: Option<Arc<TrackedConnection>>,
 }
 
 /// Whether a stream is to linger.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Wanted(Arc<AtomicBool>);
+pub(super) struct LingerFlag(Arc<AtomicBool>);
 
-impl Wanted {
+impl LingerFlag {
     /// Makes the stream linger when it is closed.
     pub(super) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -41,9 +45,9 @@ impl Wanted {
 }
 
 impl<S> Linger<S> {
-    pub(super) fn new(stream: S) -> (Self, Wanted) {
-        let is_wanted = Wanted::default();
-        (Self { stream, is_wanted: is_wanted.clone(), until: None, bytes: 0 }, is_wanted)
+    pub(super) fn new(stream: S, tracked: Option<Arc<TrackedConnection>>) -> (Self, LingerFlag) {
+        let is_wanted = LingerFlag::default();
+        (Self { stream, is_wanted: is_wanted.clone(), until: None, bytes: 0, _tracked: tracked }, is_wanted)
     }
 }
 
@@ -75,7 +79,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Linger<S> {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let Self { stream, is_wanted, until, bytes } = &mut *self;
+        let Self { stream, is_wanted, until, bytes, .. } = &mut *self;
         if until.is_none() {
             ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
             if !is_wanted.0.load(Ordering::Relaxed) {
@@ -111,7 +115,7 @@ mod tests {
             (true, false, true, LINGERS),
         ] {
             let (near, mut far) = tokio::io::duplex(4);
-            let (mut stream, wanted) = Linger::new(near);
+            let (mut stream, wanted) = Linger::new(near, None);
             if is_wanted {
                 wanted.set();
             }

@@ -22,14 +22,14 @@ use rustls::time_provider::TimeProvider;
 use telemetry::logs::chain;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 pub use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
 use super::Options;
-use super::connections::{Carrier, Connections, Tracked, is_essential};
-use super::linger::{Linger, Wanted};
-use super::unread::Returned;
+use super::connections::{Carrier, Connections, TrackedConnection, is_essential};
+use super::linger::{Linger, LingerFlag};
+use super::unread::ReturnedBody;
 use super::write_timeout::WriteTimeout;
 use super::{AnyError, Server};
 use crate::audit::Peer;
@@ -43,7 +43,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 const PERMITS: u32 = 1 << 24;
 /// Interval of HTTP/2 pings to a silent client.
 const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(30);
-/// and has this long to answer.
+/// Time limit for the answer to a ping.
 const KEEP_ALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of a response that are buffered for each request of an HTTP/2 connection.
 const SEND_BUFFER: usize = 64 << 10;
@@ -142,8 +142,33 @@ pub fn serve(
     })
 }
 
-/// Answers a request of a user; none where there is no TLS, or no certificate.
-pub type Page = Arc<dyn Fn(Request<Incoming>, Option<Arc<User>>) -> BoxFuture<'static, Response<Bytes>> + Send + Sync>;
+/// Answers a request of a user; none where there is no TLS, or no certificate. The client's address is in the extensions of the request.
+pub type Page =
+    Arc<dyn Fn(Request<Incoming>, Option<Arc<User>>) -> BoxFuture<'static, Response<PageBody>> + Send + Sync>;
+
+/// The body of a page.
+#[derive(Debug)]
+pub enum PageBody {
+    /// All of it.
+    Whole(Bytes),
+    /// Piece by piece, until the sender is dropped.
+    Stream(mpsc::Receiver<Bytes>),
+}
+
+impl<T: Into<Bytes>> From<T> for PageBody {
+    fn from(bytes: T) -> Self {
+        Self::Whole(bytes.into())
+    }
+}
+
+impl From<PageBody> for Body {
+    fn from(body: PageBody) -> Self {
+        match body {
+            PageBody::Whole(bytes) => Self::Full(bytes),
+            PageBody::Stream(receiver) => Self::Stream(receiver),
+        }
+    }
+}
 
 /// Serves the pages of another component as long as the future is polled, under the limits and timeouts of a server. In
 /// plain text without TLS.
@@ -208,12 +233,18 @@ impl Handler {
         }
     }
 
-    fn service(&self, user: Option<Arc<User>>, peer: Peer, tracked: Arc<Tracked>, lingers: Wanted) -> Service {
+    fn service(
+        &self,
+        user: Option<Arc<User>>,
+        peer: Peer,
+        tracked: Arc<TrackedConnection>,
+        lingers: LingerFlag,
+    ) -> Service {
         match self.clone() {
             Self::Server(server) => {
                 Service::Server(Connection { server, user, peer: Some(peer), tracked: Some(tracked), lingers })
             }
-            Self::Page(page) => Service::Page(page, user, tracked),
+            Self::Page(page) => Service::Page(page, user, peer, tracked),
         }
     }
 }
@@ -278,7 +309,7 @@ struct AcceptedConnection {
     handler: Handler,
     peer: Peer,
     closing: watch::Receiver<bool>,
-    tracked: Arc<Tracked>,
+    tracked: Arc<TrackedConnection>,
 }
 
 impl AcceptedConnection {
@@ -333,7 +364,8 @@ impl AcceptedConnection {
     {
         let Self { handler, peer, mut closing, tracked } = self;
         let limits = handler.limits();
-        let (stream, lingers) = Linger::new(WriteTimeout::new(stream, limits.write_timeout));
+        // After an upgrade, only the stream is left: it keeps the place of the connection.
+        let (stream, lingers) = Linger::new(WriteTimeout::new(stream, limits.write_timeout), Some(tracked.clone()));
         let builder = builder(limits.idle_timeout, limits.streams_max);
         let service = handler.service(user, peer, tracked.clone(), lingers);
         let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
@@ -350,7 +382,7 @@ impl AcceptedConnection {
                 }
                 () = first_request.as_mut(), if is_awaited => {
                     is_awaited = false;
-                    if !tracked.is_heard() {
+                    if !tracked.has_received() {
                         return Err("timed out waiting for the first request".into());
                     }
                 }
@@ -386,7 +418,7 @@ fn builder(idle_timeout: Duration, streams_max: u32) -> auto::Builder<TokioExecu
 /// The handler of the requests of one connection.
 enum Service {
     Server(Connection),
-    Page(Page, Option<Arc<User>>, Arc<Tracked>),
+    Page(Page, Option<Arc<User>>, Peer, Arc<TrackedConnection>),
 }
 
 impl hyper::service::Service<Request<Incoming>> for Service {
@@ -394,20 +426,28 @@ impl hyper::service::Service<Request<Incoming>> for Service {
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         match self {
             Self::Server(connection) => connection.call(request),
-            Self::Page(page, user, tracked) => {
+            Self::Page(page, user, peer, tracked) => {
                 let underway = tracked.request();
+                request.extensions_mut().insert(*peer);
                 let answer = page(request, user.clone());
                 Box::pin(async move {
                     let response = answer.await.map(Body::from);
-                    drop(underway);
+                    if outlives_request(&response) {
+                        underway.stays();
+                    }
                     Ok(response)
                 })
             }
         }
     }
+}
+
+/// Whether a connection stays in use after a response: its body is a stream, or its protocol changes.
+fn outlives_request(response: &Response<Body>) -> bool {
+    response.body().len().is_none() || response.status() == http::StatusCode::SWITCHING_PROTOCOLS
 }
 
 /// Responds to a client that does not use TLS.
@@ -430,16 +470,16 @@ pub struct Connection {
     /// None where there is no network.
     peer: Option<Peer>,
     /// None without a network.
-    tracked: Option<Arc<Tracked>>,
+    tracked: Option<Arc<TrackedConnection>>,
     /// Whether the stream is drained for a client that is still sending.
-    lingers: Wanted,
+    lingers: LingerFlag,
 }
 
 impl Connection {
     /// The server without a network: requests come from `user`.
     #[must_use]
     pub fn new(server: Arc<Server>, user: Option<User>) -> Self {
-        Self { server, user: user.map(Arc::new), peer: None, tracked: None, lingers: Wanted::default() }
+        Self { server, user: user.map(Arc::new), peer: None, tracked: None, lingers: LingerFlag::default() }
     }
 }
 
@@ -453,7 +493,7 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
         if let Some(peer) = peer {
             request.extensions_mut().insert(peer);
         }
-        let underway = tracked.as_ref().map(Tracked::request);
+        let underway = tracked.as_ref().map(TrackedConnection::request);
         if let Some(tracked) = &tracked {
             request.extensions_mut().insert(Carrier(tracked.clone()));
         }
@@ -462,12 +502,12 @@ impl hyper::service::Service<Request<Incoming>> for Connection {
         }
         let closes = request.version() <= http::Version::HTTP_11;
         let (parts, body) = request.into_parts();
-        let (body, rest) = Returned::new(body);
+        let (body, rest) = ReturnedBody::new(body);
         let request = Request::from_parts(parts, body);
         let bytes_max = u64::try_from(server.options.body_bytes_max).unwrap_or(u64::MAX);
         Box::pin(async move {
             let mut response = server.handle(request, user.as_deref()).await;
-            if let Some(underway) = underway.filter(|_| response.body().len().is_none()) {
+            if let Some(underway) = underway.filter(|_| outlives_request(&response)) {
                 underway.stays();
             }
             if !closes {

@@ -8,7 +8,7 @@ use http::header::IF_NONE_MATCH;
 
 use super::routes::PathRequest;
 use super::{Server, not_found};
-use crate::aggregator::{self, Remote, documents};
+use crate::aggregator::{self, RemoteVersion, documents};
 use crate::custom::{Edition, Snapshot};
 use crate::openapi::{AggregatedDocument, v2};
 use crate::resources;
@@ -60,8 +60,8 @@ impl DocumentRequest {
 
     /// The documents of aggregated APIs.
     fn aggregated_documents(&self) -> Vec<AggregatedDocument> {
-        let path = |remote: &Remote| format!("apis/{}/{}", remote.group, remote.version);
-        let of_remote = |it: &Remote| it.documents.openapi.clone().map(|(text, hash)| (path(it), text, hash));
+        let path = |remote: &RemoteVersion| format!("apis/{}/{}", remote.group, remote.version);
+        let of_remote = |it: &RemoteVersion| it.documents.openapi.clone().map(|(text, hash)| (path(it), text, hash));
         self.aggregated.remotes().iter().filter_map(of_remote).collect()
     }
 
@@ -120,11 +120,14 @@ pub(super) fn component_metrics(request: &PathRequest<'_>) -> Answer {
 }
 
 /// Answers a request for a discovery document.
-fn discover(request: &PathRequest<'_>, answer: impl FnOnce(discovery::Served<'_>) -> Result<Answer>) -> Result<Answer> {
+fn discover(
+    request: &PathRequest<'_>,
+    answer: impl FnOnce(discovery::ServedApis<'_>) -> Result<Answer>,
+) -> Result<Answer> {
     let snapshot = request.server.customs.snapshot();
     let aggregated = request.server.aggregator.snapshot();
     let config = &request.server.options.runtime_config;
-    answer(discovery::Served { config, customs: &snapshot, aggregated: &aggregated })
+    answer(discovery::ServedApis { config, customs: &snapshot, aggregated: &aggregated })
 }
 
 pub(super) fn api(request: &PathRequest<'_>) -> Result<Answer> {

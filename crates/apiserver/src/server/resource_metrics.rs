@@ -8,15 +8,15 @@ use std::sync::Arc;
 use api::json::{self, Object, Value};
 use api::quantity::{Format, Quantity};
 use api::time::Timestamp;
-use cache::stored::Served;
+use cache::stored::ServedObject;
 
 use super::{Flow, Server};
 use crate::aggregator::resource_metrics::{GROUP, VERSION, resource_list};
 use crate::resources::{self, Resource};
-use crate::state::usage::{ContainerUsage, Measured, Usage};
+use crate::state::usage::{ContainerUsage, Measurement, Usage};
 use crate::verbs::{Selection, partial_metadata, tables};
 use crate::wire::answer::Answer;
-use crate::wire::negotiation::{self, Accepted, Form};
+use crate::wire::negotiation::{self, AcceptedEncoding, Form};
 use crate::wire::request::{Query, Target, Verb};
 use crate::wire::status::{Failure, Result};
 
@@ -101,7 +101,7 @@ impl Server {
         subject: Subject,
         target: &Target,
         query: &Query,
-        accepted: &Accepted,
+        accepted: &AcceptedEncoding,
     ) -> Result<Answer> {
         let (row, name) = (subject.row(), target.name.as_str());
         let key = row.key(&target.namespace, name);
@@ -132,7 +132,7 @@ impl Server {
         subject: Subject,
         target: &Target,
         query: &Query,
-        accepted: Accepted,
+        accepted: AcceptedEncoding,
     ) -> Result<Answer> {
         let row = subject.row();
         let selection = Selection::from_query(query, row)?;
@@ -146,7 +146,7 @@ impl Server {
         }
         let server = self.clone();
         let select = move || {
-            let keep = |key: &str, object: &Served| selection.matches_served(key, object);
+            let keep = |key: &str, object: &ServedObject| selection.matches_served(key, object);
             let found = server.cache.resource(&prefix).list(&range, None, 0, keep).objects;
             found.into_iter().map(|(_, object)| object).collect::<Vec<_>>()
         };
@@ -166,7 +166,7 @@ impl Server {
     }
 
     /// The metrics of pods or nodes, as far as there are any, in their order.
-    async fn measure(self: &Arc<Self>, subject: Subject, objects: Vec<Arc<Served>>) -> Result<Vec<Metrics>> {
+    async fn measure(self: &Arc<Self>, subject: Subject, objects: Vec<Arc<ServedObject>>) -> Result<Vec<Metrics>> {
         // The usage of one node is the sum of its pods, which are found among all.
         let is_long = objects.len() > MANY || subject == Subject::Nodes;
         let server = self.clone();
@@ -177,9 +177,9 @@ impl Server {
         if is_long { self.threads().run(work).await.ok_or_else(failed) } else { Ok(work()) }
     }
 
-    fn measure_pods(&self, pods: &[Arc<Served>]) -> Vec<Metrics> {
+    fn measure_pods(&self, pods: &[Arc<ServedObject>]) -> Vec<Metrics> {
         let now = self.clock().now();
-        let measure = |pod: &Arc<Served>| {
+        let measure = |pod: &Arc<ServedObject>| {
             let (namespace, name) = (pod.text_at(&["metadata", "namespace"])?, pod.text_at(&["metadata", "name"])?);
             let simulated = self.kubelets().and_then(|it| it.simulated_pod(&namespace, &name));
             let measured = match simulated {
@@ -199,10 +199,10 @@ impl Server {
         pods.iter().filter_map(measure).collect()
     }
 
-    fn measure_nodes(&self, nodes: &[Arc<Served>]) -> Vec<Metrics> {
+    fn measure_nodes(&self, nodes: &[Arc<ServedObject>]) -> Vec<Metrics> {
         let now = self.clock().now();
         let simulated = self.kubelets().map(|it| it.simulated_nodes()).unwrap_or_default();
-        let measure = |node: &Arc<Served>| {
+        let measure = |node: &Arc<ServedObject>| {
             let name = node.text_at(&["metadata", "name"])?;
             let measured = match simulated.get(&*name) {
                 Some(usage) => simulated_now(*usage, now),
@@ -225,13 +225,19 @@ fn not_acceptable() -> Box<Failure> {
     Failure::new(406, "NotAcceptable", message)
 }
 
-fn simulated_now<T>(value: T, now: Timestamp) -> Measured<T> {
+fn simulated_now<T>(value: T, now: Timestamp) -> Measurement<T> {
     let at_millis = now.unix_nanos().checked_div(1_000_000).unwrap_or_default();
-    Measured { at_millis, window_millis: SIMULATED_WINDOW_MILLIS, value }
+    Measurement { at_millis, window_millis: SIMULATED_WINDOW_MILLIS, value }
 }
 
 /// Metadata and times of an object.
-fn begin<T>(of: &Served, name: &str, namespace: Option<&str>, measured: &Measured<T>, now: Timestamp) -> Object {
+fn begin<T>(
+    of: &ServedObject,
+    name: &str,
+    namespace: Option<&str>,
+    measured: &Measurement<T>,
+    now: Timestamp,
+) -> Object {
     let mut metadata = Object::new();
     metadata.insert("name", name);
     if let Some(namespace) = namespace {
@@ -253,8 +259,8 @@ fn window(millis: i64) -> String {
     api::duration::Duration { nanos: millis.saturating_mul(1_000_000) }.to_string()
 }
 
-fn container(it: &ContainerUsage) -> Value {
-    api::json!({"name": (it.name.as_str()), "usage": (amounts(it.usage))})
+fn container(usage: &ContainerUsage) -> Value {
+    api::json!({"name": (usage.name.as_str()), "usage": (amounts(usage.usage))})
 }
 
 fn amounts(usage: Usage) -> Value {

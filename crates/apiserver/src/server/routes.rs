@@ -61,7 +61,8 @@ impl Methods {
 /// One row of the table.
 struct Route {
     /// Segments of the path. `*` matches one segment, `**` at the end any number of them, including none.
-    pattern: &'static str,
+    // Kept apart, because splitting a text for every row and request took more than all else here.
+    pattern: &'static [&'static str],
     methods: Methods,
     /// Whether the path is listed at `/`.
     listed: bool,
@@ -72,7 +73,7 @@ struct Route {
 macro_rules! route {
     ($pattern:expr, $methods:ident, $listed:ident, async |$request:ident| $answer:expr) => {
         Route {
-            pattern: $pattern,
+            pattern: &$pattern,
             methods: Methods::$methods,
             listed: $listed,
             handler: |$request| Box::pin(async move { $answer }),
@@ -80,7 +81,7 @@ macro_rules! route {
     };
     ($pattern:expr, $methods:ident, $listed:ident, |$request:ident| $answer:expr) => {
         Route {
-            pattern: $pattern,
+            pattern: &$pattern,
             methods: Methods::$methods,
             listed: $listed,
             handler: |$request| Box::pin(std::future::ready($answer)),
@@ -90,26 +91,26 @@ macro_rules! route {
 
 /// All routes. The first row that matches the path handles the request.
 static ROUTES: &[Route] = &[
-    route!("/", Any, false, |request| Ok(index(request.server))),
-    route!("/.well-known/openid-configuration", Any, true, |request| Ok(openid::configuration(request.server))),
-    route!("/api", Read, true, |request| paths::api(&request)),
-    route!("/api/*", Read, false, |request| paths::core_version(&request)),
-    route!("/api/**", Read, false, |_request| Ok(not_found())),
+    route!([""], Any, false, |request| Ok(index(request.server))),
+    route!([".well-known", "openid-configuration"], Any, true, |request| Ok(openid::configuration(request.server))),
+    route!(["api"], Read, true, |request| paths::api(&request)),
+    route!(["api", "*"], Read, false, |request| paths::core_version(&request)),
+    route!(["api", "**"], Read, false, |_request| Ok(not_found())),
     // Kubernetes: the list of all groups accepts any method.
-    route!("/apis", Any, true, |request| paths::apis(&request)),
-    route!("/apis/*", Read, false, |request| paths::group(&request)),
-    route!("/apis/*/*", Read, false, |request| paths::group_version(&request)),
-    route!("/apis/**", Read, false, |_request| Ok(not_found())),
-    route!("/healthz/**", Any, true, async |request| Ok(paths::health(&request).await)),
-    route!("/livez/**", Any, true, async |request| Ok(paths::health(&request).await)),
-    route!("/metrics", Any, true, |request| Ok(paths::metrics(request.server))),
-    route!("/metrics/*", Any, false, |request| Ok(paths::component_metrics(&request))),
-    route!("/openapi/v2", Any, true, async |request| paths::openapi(&request).await),
-    route!("/openapi/v3/**", Any, true, async |request| paths::openapi(&request).await),
-    route!("/openid/v1/jwks", Any, true, |request| Ok(openid::keys(request.server))),
-    route!("/readyz/**", Any, true, async |request| Ok(paths::health(&request).await)),
-    route!("/store/backup", Get, true, async |request| backup::answer(request.server).await),
-    route!("/version", Get, true, |_request| Ok(paths::version())),
+    route!(["apis"], Any, true, |request| paths::apis(&request)),
+    route!(["apis", "*"], Read, false, |request| paths::group(&request)),
+    route!(["apis", "*", "*"], Read, false, |request| paths::group_version(&request)),
+    route!(["apis", "**"], Read, false, |_request| Ok(not_found())),
+    route!(["healthz", "**"], Any, true, async |request| Ok(paths::health(&request).await)),
+    route!(["livez", "**"], Any, true, async |request| Ok(paths::health(&request).await)),
+    route!(["metrics"], Any, true, |request| Ok(paths::metrics(request.server))),
+    route!(["metrics", "*"], Any, false, |request| Ok(paths::component_metrics(&request))),
+    route!(["openapi", "v2"], Any, true, async |request| paths::openapi(&request).await),
+    route!(["openapi", "v3", "**"], Any, true, async |request| paths::openapi(&request).await),
+    route!(["openid", "v1", "jwks"], Any, true, |request| Ok(openid::keys(request.server))),
+    route!(["readyz", "**"], Any, true, async |request| Ok(paths::health(&request).await)),
+    route!(["store", "backup"], Get, true, async |request| backup::answer(request.server).await),
+    route!(["version"], Get, true, |_request| Ok(paths::version())),
 ];
 
 /// Answers a request for a path that is not a resource, if the user may make it.
@@ -138,10 +139,10 @@ pub(super) async fn answer(
     }
 }
 
-fn matches(pattern: &str, segments: &[&str]) -> bool {
+fn matches(pattern: &[&str], segments: &[&str]) -> bool {
     let mut rest = segments.iter();
-    for wanted in pattern.split('/').skip(1) {
-        match (wanted, rest.next()) {
+    for wanted in pattern {
+        match (*wanted, rest.next()) {
             ("**", _) => return true,
             (_, None) => return false,
             ("*", Some(_)) => {}
@@ -152,13 +153,19 @@ fn matches(pattern: &str, segments: &[&str]) -> bool {
     rest.next().is_none()
 }
 
+/// The path of a row as it is listed.
+fn shown(pattern: &[&str]) -> String {
+    let segments = pattern.strip_suffix(&["**"]).unwrap_or(pattern);
+    segments.iter().fold(String::new(), |path, segment| path + "/" + segment)
+}
+
 /// The list of all paths, served at `/`.
 fn index(server: &Server) -> Answer {
     let listed = ROUTES.iter().filter(|route| route.listed);
-    let mut paths: Vec<String> = listed.map(|route| route.pattern.trim_end_matches("/**").to_owned()).collect();
+    let mut paths: Vec<String> = listed.map(|route| shown(route.pattern)).collect();
     let snapshot = server.customs.snapshot();
     let (config, aggregated) = (&server.options.runtime_config, server.aggregator.snapshot());
-    let served = discovery::Served { config, customs: &snapshot, aggregated: &aggregated };
+    let served = discovery::ServedApis { config, customs: &snapshot, aggregated: &aggregated };
     for (group, versions) in discovery::all_groups(served) {
         for version in versions {
             paths.push(if group.is_empty() { format!("/api/{version}") } else { format!("/apis/{group}/{version}") });
@@ -180,7 +187,8 @@ mod tests {
     fn check(path: &str, pattern: Option<&str>) {
         let segments: Vec<&str> = path.split('/').skip(1).collect();
         let found = ROUTES.iter().find(|route| matches(route.pattern, &segments));
-        assert_eq!(found.map(|route| route.pattern), pattern, "{path}");
+        let found = found.map(|route| format!("/{}", route.pattern.join("/")));
+        assert_eq!(found.as_deref(), pattern, "{path}");
     }
 
     #[test]
@@ -204,11 +212,11 @@ mod tests {
     #[test]
     fn no_row_hides_another() {
         for (at, route) in ROUTES.iter().enumerate() {
-            let path = route.pattern.trim_end_matches("/**").replace('*', "x");
+            let path = shown(route.pattern).replace('*', "x");
             let segments: Vec<&str> = path.split('/').skip(1).collect();
             let found = ROUTES.iter().position(|route| matches(route.pattern, &segments));
-            let is_rest = route.pattern.ends_with("/**") && found.is_some_and(|found| found < at);
-            assert!(found == Some(at) || is_rest, "{} is hidden", route.pattern);
+            let is_rest = route.pattern.ends_with(&["**"]) && found.is_some_and(|found| found < at);
+            assert!(found == Some(at) || is_rest, "{path} is hidden");
         }
     }
 

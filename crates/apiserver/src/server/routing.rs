@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Server;
-use crate::custom::serving::Serving;
+use crate::custom::serving::ServedVersion;
 use crate::resources::{self, Resource};
 use crate::wire::request::Target;
 use crate::wire::status::Result;
@@ -16,7 +16,7 @@ impl Server {
     }
 
     /// The custom resource that a request is about. A definition that was just written is waited for.
-    pub(super) async fn find_custom(&self, target: &Target) -> Result<Option<Arc<Serving>>> {
+    pub(super) async fn find_custom(&self, target: &Target) -> Result<Option<Arc<ServedVersion>>> {
         let find = || self.customs.snapshot().find(&target.group, &target.version, &target.resource).cloned();
         let found = find();
         if found.is_some() || !target.group.contains('.') {
@@ -35,7 +35,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until everything that was written before now has had its effect on what is served.
+    /// Waits until requests see the effects of all earlier writes.
     ///
     /// # Errors
     /// Those of the store, as clients see them.

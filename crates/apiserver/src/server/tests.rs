@@ -12,7 +12,7 @@ async fn ask(server: &Arc<Server>, method: &str, path: &str, body: String) -> Re
 
 #[tokio::test]
 async fn short_request_does_not_wait_for_long_work() {
-    let store = Arc::new(store::Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(store::EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let server = Server::start(store, Options::default()).await.unwrap();
     let maps = "/api/v1/namespaces/default/configmaps";
     for number in 0..300 {
@@ -80,7 +80,7 @@ async fn short_request_does_not_wait_for_long_work() {
 
 #[tokio::test]
 async fn future_of_a_request_is_small() {
-    let store = Arc::new(store::Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(store::EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let server = Server::start(store, Options::default()).await.unwrap();
     let body = Full::new(Bytes::new()).map_err(|never| match never {}).boxed_unsync();
     let size = size_of_val(&server.handle_any(Request::new(body), None));

@@ -18,7 +18,7 @@ use hyper::body::Incoming;
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The body of a request, of which the rest can be had after it has been dropped.
-pub(super) struct Returned {
+pub(super) struct ReturnedBody {
     body: Option<Incoming>,
     rest: Rest,
 }
@@ -27,21 +27,21 @@ pub(super) struct Returned {
 #[derive(Clone, Default)]
 pub(super) struct Rest(Arc<Mutex<Option<Incoming>>>);
 
-impl Returned {
+impl ReturnedBody {
     pub(super) fn new(body: Incoming) -> (Self, Rest) {
         let rest = Rest::default();
         (Self { body: Some(body), rest: rest.clone() }, rest)
     }
 }
 
-impl Drop for Returned {
+impl Drop for ReturnedBody {
     fn drop(&mut self) {
         let body = self.body.take().filter(|body| !body.is_end_stream());
         *self.rest.0.lock() = body;
     }
 }
 
-impl http_body::Body for Returned {
+impl http_body::Body for ReturnedBody {
     type Data = bytes::Bytes;
     type Error = hyper::Error;
 

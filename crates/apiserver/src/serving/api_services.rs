@@ -16,9 +16,9 @@ use tracing::warn;
 
 use super::bootstrap;
 use crate::aggregator::resource_metrics;
-use crate::custom::Customs;
+use crate::custom::CustomResources;
 use crate::resources::{self, Resource, RuntimeConfig};
-use crate::shutdown::Stopping;
+use crate::shutdown::ShutdownSignal;
 use crate::state::Server;
 
 /// Label with the manager of an object, and its lifetime.
@@ -121,7 +121,7 @@ pub(crate) fn keep(server: &Arc<Server>) {
     let mut services = server.cache.resource(&row.prefix()).subscribe();
     let mut defined = server.cache.resource(&definitions.prefix()).subscribe();
     let newest = server.cache.resource(&definitions.prefix());
-    let mut stopping: Stopping = server.stopping();
+    let mut stopping: ShutdownSignal = server.stopping();
     server.tasks.spawn("API services", async move {
         loop {
             // What changes from here on wakes this again.
@@ -149,7 +149,7 @@ pub(crate) fn keep(server: &Arc<Server>) {
 struct Keeper {
     row: &'static Resource<'static>,
     store: Arc<dyn Store>,
-    customs: Arc<Customs>,
+    customs: Arc<CustomResources>,
     clock: Clock,
 }
 

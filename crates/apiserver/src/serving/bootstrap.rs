@@ -3,8 +3,6 @@
 //!
 //! The objects are data. What exists is left alone, so that changes of an administrator stay.
 
-use std::sync::LazyLock;
-
 use api::json::{self, Value};
 use api::time::Timestamp;
 use store::{Outcome, Store, Write};
@@ -12,7 +10,7 @@ use telemetry::logs::chain;
 use tracing::warn;
 
 use crate::flow_control::objects;
-use crate::initial_objects::{self, OBJECTS, SERVER};
+use crate::initial_objects::{self, SERVER};
 use crate::objects::services::{self, AddressRange};
 use crate::resources::{self, Resource, RuntimeConfig};
 use crate::serving::api_services;
@@ -40,14 +38,11 @@ const LISTS: [&Resource<'static>; 9] = [
     resources::FLOW_SCHEMAS,
 ];
 
-/// The objects that a cluster cannot do without: its namespaces, and the service of the API. They are looked for every few
-/// seconds, and the text with all default objects is long.
-static ESSENTIAL: LazyLock<Vec<(&Resource<'static>, Value)>> = LazyLock::new(|| {
-    let objects = json::parse(OBJECTS.as_bytes()).unwrap_or_default();
-    let list = |row: &Resource<'_>| objects.get(row.plural).and_then(Value::as_array).unwrap_or_default().to_vec();
+/// The objects that a cluster cannot do without: its namespaces, and the service of the API.
+fn essential() -> impl Iterator<Item = (&'static Resource<'static>, &'static Value)> {
     let rows = [resources::NAMESPACES, resources::SERVICES].into_iter();
-    rows.flat_map(|row| list(row).into_iter().map(move |object| (row, object))).collect()
-});
+    rows.flat_map(|row| initial_objects::built_in(row.plural).iter().map(move |object| (row, object)))
+}
 
 /// Objects that only some clusters have.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +66,6 @@ pub(crate) async fn create(
     config: &RuntimeConfig,
     now: Timestamp,
 ) -> Result<(), store::Error> {
-    let objects = json::parse(OBJECTS.as_bytes()).unwrap_or_default();
     let mut writes = Vec::new();
     if extras.node_fleet {
         writes.extend(further(NODE_FLEET, now));
@@ -84,7 +78,7 @@ pub(crate) async fn create(
         writes.extend(make(resources::API_SERVICES, api_services::resource_metrics(now), now));
     }
     for resource in LISTS {
-        for object in objects.get(resource.plural).and_then(Value::as_array).unwrap_or_default() {
+        for object in initial_objects::built_in(resource.plural) {
             writes.extend(make(resource, addressed(resource.plural, object.clone(), addresses), now));
         }
     }
@@ -127,7 +121,7 @@ fn addressed(plural: &str, mut object: Value, addresses: AddressRange) -> Value 
 /// # Errors
 /// Those of the store.
 pub(super) async fn restore(store: &dyn Store, addresses: AddressRange, now: Timestamp) -> Result<(), store::Error> {
-    for (resource, object) in &*ESSENTIAL {
+    for (resource, object) in essential() {
         let key = resource.key(metadata::namespace(object), metadata::name(object));
         let is_there = store.get(&key, 0).await?.entry.is_some();
         let plural = resource.plural;
@@ -146,7 +140,7 @@ pub(super) async fn restore(store: &dyn Store, addresses: AddressRange, now: Tim
 async fn has_address(store: &dyn Store, addresses: AddressRange, now: Timestamp) -> Result<bool, store::Error> {
     let (key, mut holder) = services::own_address(addresses, now);
     if let Some(entry) = store.get(&key, 0).await?.entry {
-        let found = stored::Served::new(&entry.value, entry.revision).map(|served| served.decode());
+        let found = stored::ServedObject::new(&entry.value, entry.revision).map(|served| served.decode());
         return Ok(found.is_some_and(|found| services::is_of_api(&found)));
     }
     let Some(bytes) = stored::encode(&mut holder) else { return Ok(false) };
@@ -209,9 +203,8 @@ mod tests {
 
     #[test]
     fn all_objects_fit_their_types() {
-        let objects = json::parse(OBJECTS.as_bytes()).unwrap();
         for resource in LISTS {
-            let list = objects.get(resource.plural).and_then(Value::as_array).unwrap();
+            let list = initial_objects::built_in(resource.plural);
             assert!(!list.is_empty());
             for object in list {
                 let decoded = api::types::decode(resource.object_type("v1").unwrap(), object).unwrap();

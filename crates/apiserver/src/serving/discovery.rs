@@ -6,12 +6,12 @@ use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA256, digest};
 
 use super::api_services;
-use crate::aggregator::{self, Remote};
+use crate::aggregator::{self, RemoteVersion};
 use crate::custom::Snapshot;
 use crate::resources::{self, Resource, RuntimeConfig, Subresource, api_version};
 use crate::wire::answer::Answer;
 use crate::wire::etag::hash;
-use crate::wire::negotiation::{Accepted, Form};
+use crate::wire::negotiation::{AcceptedEncoding, Form};
 use crate::wire::status::{Failure, Result};
 
 /// The content type of the aggregated document.
@@ -19,13 +19,13 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 
 /// Everything that is served: built-in versions as configured, custom resources, and aggregated APIs.
 #[derive(Clone, Copy)]
-pub(crate) struct Served<'a> {
+pub(crate) struct ServedApis<'a> {
     pub(crate) config: &'a RuntimeConfig,
     pub(crate) customs: &'a Snapshot,
     pub(crate) aggregated: &'a aggregator::Snapshot,
 }
 
-impl<'a> Served<'a> {
+impl<'a> ServedApis<'a> {
     /// Whether a group is served in a version.
     pub(crate) fn has_version(self, group: &str, version: &str) -> bool {
         self.config.has_version(group, version) || self.customs.has_version(group, version)
@@ -40,7 +40,12 @@ impl<'a> Served<'a> {
 }
 
 /// Answers `/api`.
-pub(crate) fn api(accepted: &Accepted, if_none_match: &str, server_address: &str, served: Served<'_>) -> Answer {
+pub(crate) fn api(
+    accepted: &AcceptedEncoding,
+    if_none_match: &str,
+    server_address: &str,
+    served: ServedApis<'_>,
+) -> Answer {
     if accepted.form == Form::GroupDiscovery {
         return aggregated(if_none_match, served, |group| group.is_empty());
     }
@@ -49,7 +54,7 @@ pub(crate) fn api(accepted: &Accepted, if_none_match: &str, server_address: &str
 }
 
 /// Answers `/apis`.
-pub(crate) fn apis(accepted: &Accepted, if_none_match: &str, served: Served<'_>) -> Answer {
+pub(crate) fn apis(accepted: &AcceptedEncoding, if_none_match: &str, served: ServedApis<'_>) -> Answer {
     if accepted.form == Form::GroupDiscovery {
         return aggregated(if_none_match, served, |group| !group.is_empty());
     }
@@ -60,7 +65,7 @@ pub(crate) fn apis(accepted: &Accepted, if_none_match: &str, served: Served<'_>)
 }
 
 /// Built-in groups, then custom ones by name, and aggregated ones by priority. A group that is both has the versions of both.
-pub(crate) fn all_groups(served: Served<'_>) -> Vec<(&str, Vec<&str>)> {
+pub(crate) fn all_groups(served: ServedApis<'_>) -> Vec<(&str, Vec<&str>)> {
     let mut groups: Vec<(&str, Vec<&str>)> = served.config.groups().collect();
     for (group, versions) in served.customs.groups() {
         match groups.iter_mut().find(|(it, _)| *it == group) {
@@ -75,7 +80,7 @@ pub(crate) fn all_groups(served: Served<'_>) -> Vec<(&str, Vec<&str>)> {
     groups
 }
 
-fn named_groups(served: Served<'_>) -> Vec<(&str, Vec<&str>)> {
+fn named_groups(served: ServedApis<'_>) -> Vec<(&str, Vec<&str>)> {
     all_groups(served).into_iter().filter(|(group, _)| !group.is_empty()).collect()
 }
 
@@ -92,7 +97,7 @@ fn group_fields(group: &str, versions: &[&str]) -> Object {
 }
 
 /// Answers `/apis/{group}`.
-pub(crate) fn group(name: &str, served: Served<'_>) -> Option<Answer> {
+pub(crate) fn group(name: &str, served: ServedApis<'_>) -> Option<Answer> {
     let groups = named_groups(served);
     let (group, versions) = groups.iter().find(|(group, _)| *group == name)?;
     let mut document: Object = [("kind", "APIGroup"), ("apiVersion", "v1")].into_iter().collect();
@@ -106,7 +111,7 @@ pub(crate) fn group(name: &str, served: Served<'_>) -> Option<Answer> {
 ///
 /// # Errors
 /// 404 if the group has no such version.
-pub(crate) fn group_version(group: &str, version: &str, served: Served<'_>) -> Result<Answer> {
+pub(crate) fn group_version(group: &str, version: &str, served: ServedApis<'_>) -> Result<Answer> {
     if !served.has_version(group, version) {
         return Err(Failure::no_resource());
     }
@@ -186,7 +191,7 @@ fn subresource_fields(resource: &Resource<'_>, sub: &Subresource) -> Object {
     fields
 }
 
-fn aggregated(if_none_match: &str, served: Served<'_>, wanted: fn(&str) -> bool) -> Answer {
+fn aggregated(if_none_match: &str, served: ServedApis<'_>, wanted: fn(&str) -> bool) -> Answer {
     let mut items: Vec<Value> = Vec::new();
     for (group, versions) in all_groups(served).iter().filter(|(group, _)| wanted(group)) {
         let versions: Vec<Value> = versions.iter().map(|version| aggregated_version(group, version, served)).collect();
@@ -209,7 +214,7 @@ fn aggregated(if_none_match: &str, served: Served<'_>, wanted: fn(&str) -> bool)
 }
 
 /// A version of an aggregated API. It is stale while its server is not available, or its resources are not known.
-fn remote_version(remote: &Remote) -> Value {
+fn remote_version(remote: &RemoteVersion) -> Value {
     let resources = remote.documents.resources.as_ref();
     let is_simulated = remote.is_simulated && !remote.is_local;
     let is_current = is_simulated || remote.is_local || (remote.is_available && resources.is_some());
@@ -218,7 +223,7 @@ fn remote_version(remote: &Remote) -> Value {
     api::json!({"version": (remote.version.as_str()), "resources": resources, "freshness": freshness})
 }
 
-fn aggregated_version(group: &str, version: &str, served: Served<'_>) -> Value {
+fn aggregated_version(group: &str, version: &str, served: ServedApis<'_>) -> Value {
     if let Some(remote) = served.aggregated.find(group, version) {
         return remote_version(remote);
     }

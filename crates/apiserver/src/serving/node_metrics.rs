@@ -52,7 +52,7 @@ impl Server {
     /// Takes a sample of each node whose containers run, for `metrics.k8s.io`. The server does so by itself every 15 seconds.
     pub async fn sample_nodes(self: &Arc<Self>) {
         let prefix = resources::NODES.prefix();
-        let runs = |object: &cache::stored::Served| !object.contains(b"\"kernelVersion\":\"simulated\"");
+        let runs = |object: &cache::stored::ServedObject| !object.contains(b"\"kernelVersion\":\"simulated\"");
         let nodes = self.cache.resource(&prefix).list(&prefix, None, 0, |_, object| runs(object)).objects;
         let nodes: Vec<Value> = nodes.iter().map(|(_, object)| object.decode()).collect();
         let names: HashSet<&str> = nodes.iter().map(|node| api::metadata::text(node, "name")).collect();
@@ -105,14 +105,14 @@ async fn read(kubelets: &dyn Kubelets, node: Value, name: String) -> Result<Byte
 
 /// Counters of a container while they are gathered.
 #[derive(Default, Clone, Copy)]
-struct Partial {
+struct PartialCounters {
     at_millis: Option<i64>,
     started_millis: Option<i64>,
     cpu_nanos: Option<u64>,
     memory_bytes: Option<u64>,
 }
 
-impl Partial {
+impl PartialCounters {
     fn take(&mut self, name: &str, value: f64, at_millis: Option<i64>) {
         if name.ends_with("_cpu_usage_seconds_total") {
             self.cpu_nanos = whole(value * 1e9);
@@ -143,8 +143,8 @@ fn whole(value: f64) -> Option<u64> {
 /// Reads the counters of a node and its containers. Lines that cannot be read are left out, and so are containers without
 /// all of their counters.
 fn parse(text: &str, now_millis: i64) -> Sample {
-    let mut node = Partial::default();
-    let mut pods: HashMap<(String, String), HashMap<String, Partial>> = HashMap::new();
+    let mut node = PartialCounters::default();
+    let mut pods: HashMap<(String, String), HashMap<String, PartialCounters>> = HashMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let Some((name, labels, value, at_millis)) = split(line) else { continue };
         if name.starts_with("node_") {
@@ -155,7 +155,7 @@ fn parse(text: &str, now_millis: i64) -> Sample {
             pods.entry(key).or_default().entry(label("container")).or_default().take(name, value, at_millis);
         }
     }
-    let of_pod = |(key, containers): ((String, String), HashMap<String, Partial>)| {
+    let of_pod = |(key, containers): ((String, String), HashMap<String, PartialCounters>)| {
         let points = containers.into_iter().filter_map(|(name, partial)| Some((name, partial.point(now_millis)?)));
         let points: HashMap<String, Point> = points.collect();
         (!points.is_empty()).then_some((key, points))

@@ -29,10 +29,10 @@ use crate::initial_objects;
 use crate::objects::services::AddressRange;
 use crate::random;
 use crate::resources::{self, Resource};
-use crate::shutdown::Stopping;
+use crate::shutdown::ShutdownSignal;
 use crate::state::Server;
 use api::metadata;
-use cache::stored::Served;
+use cache::stored::ServedObject;
 
 /// Interval of renewals.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -81,12 +81,12 @@ impl Authorities {
 }
 
 /// A server that has been announced.
-pub struct Announced {
+pub struct AnnouncedServer {
     authorities: Authorities,
     task: JoinHandle<()>,
 }
 
-impl Announced {
+impl AnnouncedServer {
     /// The published authorities.
     #[must_use]
     pub fn authorities(&self) -> Authorities {
@@ -103,7 +103,7 @@ impl Announced {
 impl Server {
     /// Registers the server, and renews it until it stops.
     #[must_use]
-    pub fn announce(self: &Arc<Self>, presence: Presence) -> Announced {
+    pub fn announce(self: &Arc<Self>, presence: Presence) -> AnnouncedServer {
         let authorities = Authorities::default();
         authorities.set(presence.client_authorities.clone());
         let keeper = Keeper {
@@ -117,7 +117,7 @@ impl Server {
             store: self.store.clone(),
             clock: self.clock().clone(),
         };
-        Announced { authorities, task: tokio::spawn(keeper.run(self.stopping())) }
+        AnnouncedServer { authorities, task: tokio::spawn(keeper.run(self.stopping())) }
     }
 }
 
@@ -142,14 +142,14 @@ struct Keeper {
 }
 
 impl Keeper {
-    async fn run(self, mut stopping: Stopping) {
+    async fn run(self, mut stopping: ShutdownSignal) {
         let mut turns = self.clock.interval(INTERVAL);
         for turn in 0_u64.. {
             tokio::select! {
                 () = stopping.stopped() => break,
                 () = turns.tick() => {}
             }
-            if let Err(error) = self.tell(true).await {
+            if let Err(error) = self.report(true).await {
                 warn!(err = %chain(&error), "Could not publish the endpoint of this server");
             }
             if turn.is_multiple_of(CLEAN_EVERY)
@@ -158,13 +158,13 @@ impl Keeper {
                 warn!(err = %chain(&error), "Could not remove expired leases of servers");
             }
         }
-        if let Err(error) = self.tell(false).await {
+        if let Err(error) = self.report(false).await {
             warn!(err = %chain(&error), "Could not withdraw the endpoint of this server");
         }
     }
 
     /// One turn: renews or removes the server's entry, and updates the published objects.
-    async fn tell(&self, is_there: bool) -> Result<(), store::Error> {
+    async fn report(&self, is_there: bool) -> Result<(), store::Error> {
         self.renew(is_there).await?;
         if is_there {
             // Endpoints without their service would be cleaned up.
@@ -222,7 +222,7 @@ impl Keeper {
         let (key, now) = (row.key(namespace, name), self.clock.now_seconds());
         for _ in 0..ATTEMPTS_MAX {
             let entry = self.store.get(&key, 0).await?.entry;
-            let old = entry.as_ref().and_then(|entry| Served::new(&entry.value, entry.revision));
+            let old = entry.as_ref().and_then(|entry| ServedObject::new(&entry.value, entry.revision));
             let old = old.map(|served| served.decode());
             let Some(mut object) = wanted(old.as_ref()) else { return Ok(()) };
             metadata::set(&mut object, "name", name);
@@ -252,7 +252,7 @@ impl Keeper {
             let page = self.store.list(&range, options).await?;
             let last = page.entries.last().map(|entry| entry.key.to_string());
             for entry in page.entries {
-                let lease = Served::new(&entry.value, entry.revision).map(|served| served.decode());
+                let lease = ServedObject::new(&entry.value, entry.revision).map(|served| served.decode());
                 if lease.is_some_and(|lease| is_expired_identity(&lease, self.clock.now_seconds())) {
                     let guard = Guard::Unchanged(entry.revision);
                     let write = Write { key: entry.key.to_string(), guard, change: Change::Delete };

@@ -22,7 +22,7 @@ pub trait Kubelets: Send + Sync {
 
     /// Streams the output of a container, also while it is written. `None` for agents that only support
     /// [`Kubelets::logs`]: those are polled.
-    fn follow(&self, _wanted: Logs, _follows: bool) -> Follow {
+    fn follow(&self, _wanted: Logs, _follows: bool) -> FollowFuture {
         Box::pin(async { Ok(None) })
     }
 
@@ -42,7 +42,7 @@ pub trait Kubelets: Send + Sync {
     }
 
     /// Connects to the agent of a node.
-    fn connect(&self, _node: Option<Value>, name: String) -> Connecting {
+    fn connect(&self, _node: Option<Value>, name: String) -> ConnectFuture {
         let why = format!("the kubelet of node {name} cannot be connected to");
         Box::pin(async { Err(StreamFailure::Refused(why)) })
     }
@@ -55,10 +55,10 @@ pub trait Kubelets: Send + Sync {
 }
 
 /// A connection to a node agent, ready for requests.
-pub type Connecting = Pin<Box<dyn Future<Output = Result<Box<dyn Stream>, StreamFailure>> + Send>>;
+pub type ConnectFuture = Pin<Box<dyn Future<Output = Result<Box<dyn Stream>, StreamFailure>> + Send>>;
 
 /// Output that arrives piece by piece.
-pub type Follow = Pin<Box<dyn Future<Output = Result<Option<mpsc::Receiver<Bytes>>, LogsFailure>> + Send>>;
+pub type FollowFuture = Pin<Box<dyn Future<Output = Result<Option<mpsc::Receiver<Bytes>>, LogsFailure>> + Send>>;
 
 /// A connection into a pod that changes its protocol.
 #[derive(Debug)]

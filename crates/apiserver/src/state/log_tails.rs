@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 
 use super::{Kubelets, Logs};
-use crate::shutdown::Stopping;
+use crate::shutdown::ShutdownSignal;
 use crate::wire::answer::Answer;
 use crate::wire::body::Body;
 use crate::wire::budget::Charge;
@@ -56,7 +56,7 @@ pub(crate) struct Tail {
     pub(crate) pods: Arc<ResourceCache>,
     pub(crate) key: String,
     pub(crate) uid: String,
-    pub(crate) stopping: Stopping,
+    pub(crate) stopping: ShutdownSignal,
 }
 
 impl Tails {

@@ -36,7 +36,7 @@ pub struct Options {
     pub reads_max: usize,
     /// Number of seats for writes.
     pub writes_max: usize,
-    /// Other requests than watches end after this long.
+    /// Time limit of requests other than watches.
     pub request_timeout: Duration,
     /// At most this many connections are open, and a few of administrators and nodes.
     pub connections_max: usize,
@@ -68,9 +68,9 @@ pub struct Options {
     pub node_fleet: bool,
     /// Whether `metrics.k8s.io` is served, as long as no APIService names another server for it.
     pub resource_metrics: bool,
-    /// The addresses that services can have,
+    /// Addresses that are allocated to Services.
     pub service_addresses: AddressRange,
-    /// and the ports on all nodes.
+    /// Node ports that are allocated to Services.
     pub service_ports: PortRange,
     /// Cost limit for the printer columns of one request.
     pub table_cost_max: u64,

@@ -20,12 +20,18 @@ use super::Server;
 use crate::aggregator::headers;
 use crate::audit;
 use crate::outbound::forward::Exchange;
+use crate::wire;
 use crate::wire::answer::Answer;
 use crate::wire::body::Body;
+use crate::wire::budget::Charge;
 use crate::wire::listing::Piece;
+use crate::wire::status::Failure;
 
 /// Parts of an answer that wait for its client.
 const PIECES_WAITING: usize = 2;
+/// Bytes that an exchange counts as among the unread answers of its user: buffers of the connection to the other server, parts that wait,
+/// and the buffer of the client's stream.
+const PASSED_BYTES: usize = 256 << 10;
 /// Bytes in the path of a request, as Go writes it.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
@@ -55,14 +61,26 @@ pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
 }
 
 impl Server {
+    /// Counts an exchange with another server until its answer is sent: it takes a connection and memory, however small its request is.
+    ///
+    /// # Errors
+    /// 429 if the user has too many.
+    pub(crate) fn charge_exchange(&self, user: &str) -> wire::status::Result<Charge> {
+        self.budgets.take(user, PASSED_BYTES).ok_or_else(|| {
+            let message = "too many requests are passed on to other servers, please try again later";
+            Failure::new(429, "TooManyRequests", message).with_detail("retryAfterSeconds", 1_i64)
+        })
+    }
+
     /// The answer of another server for the client; its body has to be there by the deadline.
-    pub(crate) fn pass_back(self: &Arc<Self>, exchange: Exchange, deadline: Option<Instant>) -> Answer {
+    pub(crate) fn pass_back(self: &Arc<Self>, exchange: Exchange, deadline: Option<Instant>, charge: Charge) -> Answer {
         let response = &exchange.response;
         let code = response.status().as_u16();
         let mut headers = headers::answered(response.headers().clone());
         // That of this server is sent.
         headers.remove(audit::AUDIT_ID);
-        let body = self.stream_body(exchange, deadline);
+        let mut body = self.stream_body(exchange, deadline);
+        body.charge(charge);
         Answer { passed_on: Some(Box::new(headers)), body, ..Answer::bytes(code, "", "") }
     }
 
@@ -104,13 +122,14 @@ impl Server {
         client: Option<OnUpgrade>,
         mut exchange: Exchange,
         deadline: Instant,
+        charge: Charge,
     ) -> Result<Answer, String> {
         let code = exchange.response.status().as_u16();
         if code != 101 {
             if code < 400 {
                 return Err(format!("invalid upgrade response: status code {code}"));
             }
-            return Ok(self.pass_back(exchange, Some(deadline)));
+            return Ok(self.pass_back(exchange, Some(deadline), charge));
         }
         let Some(client) = client else { return Err("request connection cannot be hijacked".to_owned()) };
         let server = hyper::upgrade::on(&mut exchange.response);
@@ -119,7 +138,7 @@ impl Server {
         let mut stopping = self.stopping();
         tokio::spawn(async move {
             // The connection lives as long as its sender.
-            let _exchange = exchange;
+            let _exchange = (exchange, charge);
             tokio::select! {
                 () = connect(client, server) => {}
                 () = stopping.stopped() => {}

@@ -31,7 +31,7 @@ struct RefusalCount {
     since: Instant,
     count: u64,
     /// Whether the loop was logged.
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// The refusals of the last minute.
@@ -68,7 +68,7 @@ impl Refusals {
         }
         match seen.entry(kind.clone()) {
             Entry::Vacant(place) => {
-                place.insert(RefusalCount { since: now, count: 1, is_told: false });
+                place.insert(RefusalCount { since: now, count: 1, is_reported: false });
                 None
             }
             Entry::Occupied(mut place) => {
@@ -77,13 +77,13 @@ impl Refusals {
                     // A continuing loop is logged with the count of the last window; one that paused is a new
                     // one.
                     let goes_on = now.saturating_duration_since(known.since) <= WINDOW.saturating_mul(2);
-                    let is_told = goes_on && known.count >= COUNT_MIN;
-                    let before = std::mem::replace(known, RefusalCount { since: now, count: 1, is_told }).count;
-                    return is_told.then_some(before);
+                    let is_reported = goes_on && known.count >= COUNT_MIN;
+                    let before = std::mem::replace(known, RefusalCount { since: now, count: 1, is_reported }).count;
+                    return is_reported.then_some(before);
                 }
                 known.count = known.count.saturating_add(1);
-                let is_new = known.count >= COUNT_MIN && !known.is_told;
-                known.is_told |= is_new;
+                let is_new = known.count >= COUNT_MIN && !known.is_reported;
+                known.is_reported |= is_new;
                 is_new.then_some(known.count)
             }
         }
@@ -99,9 +99,9 @@ mod tests {
         let refusals = Refusals::default();
         let start = Instant::now();
         let kind = |why: &str| ("u".to_owned(), "pods".to_owned(), "default".to_owned(), why.to_owned());
-        let told: Vec<u64> =
+        let reported: Vec<u64> =
             (0..300).filter_map(|n| refusals.count(&kind("a"), start + Duration::from_millis(n * 1000))).collect();
-        assert_eq!(told, [5, 61, 61, 61, 61]);
+        assert_eq!(reported, [5, 61, 61, 61, 61]);
         for n in 0..4 {
             assert_eq!(refusals.count(&kind("b"), start + Duration::from_secs(n)), None, "few are not a loop");
         }

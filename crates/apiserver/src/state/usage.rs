@@ -30,7 +30,7 @@ pub struct ContainerUsage {
 
 /// A value, and the period that it was measured in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Measured<T> {
+pub(crate) struct Measurement<T> {
     /// End of the period, in milliseconds since 1970.
     pub(crate) at_millis: i64,
     pub(crate) window_millis: i64,
@@ -72,7 +72,7 @@ impl Points {
         }
     }
 
-    fn usage(&self) -> Option<Measured<Usage>> {
+    fn usage(&self) -> Option<Measurement<Usage>> {
         let last = self.last;
         let is_same_run = |it: &Point| {
             it.at_millis < last.at_millis
@@ -88,7 +88,7 @@ impl Points {
         let spent = u128::from(last.cpu_nanos.saturating_sub(cpu)).saturating_mul(1000);
         let rate = spent.checked_div(u128::try_from(window).ok()?)?;
         let usage = Usage { cpu_nanocores: u64::try_from(rate).unwrap_or(u64::MAX), memory_bytes: last.memory_bytes };
-        Some(Measured { at_millis: last.at_millis, window_millis: window, value: usage })
+        Some(Measurement { at_millis: last.at_millis, window_millis: window, value: usage })
     }
 }
 
@@ -138,23 +138,23 @@ impl Samples {
     }
 
     /// The usage of a node.
-    pub(crate) fn node(&self, name: &str) -> Option<Measured<Usage>> {
+    pub(crate) fn node(&self, name: &str) -> Option<Measurement<Usage>> {
         let nodes = self.nodes();
         nodes.get(name).filter(|it| !it.is_outdated)?.node?.usage()
     }
 
     /// The usage of the containers of a pod, by name; none unless that of all is known.
-    pub(crate) fn pod(&self, node: &str, namespace: &str, name: &str) -> Option<Measured<Vec<ContainerUsage>>> {
+    pub(crate) fn pod(&self, node: &str, namespace: &str, name: &str) -> Option<Measurement<Vec<ContainerUsage>>> {
         let nodes = self.nodes();
         let points = nodes.get(node).filter(|it| !it.is_outdated)?;
         let containers = points.pods.get(&(namespace.to_owned(), name.to_owned()))?;
         let measured = containers.iter().map(|(name, points)| Some((name, points.usage()?)));
-        let mut measured: Vec<(&String, Measured<Usage>)> = measured.collect::<Option<_>>()?;
+        let mut measured: Vec<(&String, Measurement<Usage>)> = measured.collect::<Option<_>>()?;
         measured.sort_by_key(|(name, _)| *name);
         let earliest = measured.iter().map(|(_, it)| it).min_by_key(|it| it.at_millis)?;
         let (at_millis, window_millis) = (earliest.at_millis, earliest.window_millis);
         let value = measured.iter().map(|(name, it)| ContainerUsage { name: (*name).clone(), usage: it.value });
-        Some(Measured { at_millis, window_millis, value: value.collect() })
+        Some(Measurement { at_millis, window_millis, value: value.collect() })
     }
 }
 
@@ -182,7 +182,7 @@ mod tests {
             samples.add("n", Some(Sample { node: Some(*point), pods }));
         }
         let of_pod = samples.pod("n", "d", "p");
-        let short = |it: &Measured<Usage>| (it.value.cpu_nanocores / 1_000_000_000, it.window_millis / 1000);
+        let short = |it: &Measurement<Usage>| (it.value.cpu_nanocores / 1_000_000_000, it.window_millis / 1000);
         assert_eq!(samples.node("n").as_ref().map(short), expected);
         assert_eq!(
             of_pod.map(|it| (it.value[0].usage.cpu_nanocores / 1_000_000_000, it.window_millis / 1000)),

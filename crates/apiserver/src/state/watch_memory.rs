@@ -18,9 +18,9 @@ use crate::identity::User;
 const OWN: usize = 8 << 10;
 /// One user has this part of all.
 const USER_PART: usize = 4;
-/// A watch waits for memory in steps of this length,
+/// Interval at which a watch that waits for memory checks again.
 const STEP: Duration = Duration::from_millis(50);
-/// and takes this many of them.
+/// Number of checks before a watch gives up.
 const STEPS: usize = 200;
 
 /// The budget of all watches.

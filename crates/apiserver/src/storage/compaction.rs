@@ -10,7 +10,7 @@ use store::{Error, Outcome, Revision, Store, Write};
 use telemetry::logs::chain;
 use tracing::{info, warn};
 
-use crate::shutdown::Stopping;
+use crate::shutdown::ShutdownSignal;
 
 /// Key that all servers write. It is not an object, but below their prefix: so their watch caches observe that
 /// the store advanced.
@@ -56,7 +56,7 @@ impl Compactor {
 }
 
 /// Takes turns until the server stops.
-pub(crate) async fn run(store: Arc<dyn Store>, interval: Duration, mut stopping: Stopping) {
+pub(crate) async fn run(store: Arc<dyn Store>, interval: Duration, mut stopping: ShutdownSignal) {
     let mut compactor = Compactor::default();
     loop {
         tokio::select! {
@@ -75,11 +75,11 @@ pub(crate) async fn run(store: Arc<dyn Store>, interval: Duration, mut stopping:
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::{Embedded, ListOptions, Options};
+    use store::{EmbeddedStore, ListOptions, Options};
 
     #[tokio::test]
     async fn one_of_several_compacts_up_to_where_the_store_stood_at_its_last_turn() {
-        let store = Embedded::in_memory(Options::default()).unwrap();
+        let store = EmbeddedStore::in_memory(Options::default()).unwrap();
         let (mut first, mut second) = (Compactor::default(), Compactor::default());
         let mut versions = Vec::new();
         let mut done = Vec::new();

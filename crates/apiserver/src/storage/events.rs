@@ -11,7 +11,7 @@ use cache::EVENTS_PREFIX as PREFIX;
 use store::{Error, ListOptions, Revision, Store, Write};
 use tracing::warn;
 
-use crate::shutdown::Stopping;
+use crate::shutdown::ShutdownSignal;
 
 /// Page size for reading existing events.
 const PAGE: usize = 1_000;
@@ -72,7 +72,7 @@ impl Ledger {
 }
 
 /// Deletes the oldest events when all together take more than `bytes_max`, until the server stops.
-pub(crate) async fn bound(store: Arc<dyn Store>, bytes_max: u64, mut stopping: Stopping) {
+pub(crate) async fn bound(store: Arc<dyn Store>, bytes_max: u64, mut stopping: ShutdownSignal) {
     tokio::select! {
         () = follow(&*store, bytes_max) => {}
         () = stopping.stopped() => {}
@@ -132,7 +132,7 @@ async fn follow_once(store: &dyn Store, bytes_max: u64, warned: &mut Option<Inst
 mod tests {
     use super::*;
     use crate::resources;
-    use store::{Embedded, Options, Outcome};
+    use store::{EmbeddedStore, Options, Outcome};
 
     #[test]
     fn events_lie_where_the_resource_says() {
@@ -141,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_oldest_events_are_deleted_when_all_take_too_much() {
-        let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(Options::default()).unwrap());
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory(Options::default()).unwrap());
         let put = async |n: usize| {
             let write = Write::create(format!("{PREFIX}default/{n:04}"), vec![b'x'; 1000]);
             assert!(matches!(store.write(write).await, Ok(Outcome::Done { .. })));

@@ -7,7 +7,7 @@ use store::{Error, Store};
 use telemetry::logs::chain;
 use tracing::{error, info};
 
-use crate::shutdown::Stopping;
+use crate::shutdown::ShutdownSignal;
 
 /// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(5);
@@ -23,7 +23,7 @@ pub(crate) async fn trouble(store: &dyn Store) -> Option<Error> {
 }
 
 /// Logs when the store stops and resumes accepting writes, until the server stops.
-pub(crate) async fn run(store: Arc<dyn Store>, mut stopping: Stopping) {
+pub(crate) async fn run(store: Arc<dyn Store>, mut stopping: ShutdownSignal) {
     let mut was_well = true;
     loop {
         let trouble = trouble(&*store).await;

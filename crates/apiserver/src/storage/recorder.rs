@@ -24,7 +24,7 @@ const OBJECTS_MAX: usize = 1_000;
 
 /// An object that an event is about. It lies in no namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Regarding {
+pub(crate) struct RegardingObject {
     pub(crate) api_version: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) name: String,
@@ -36,7 +36,7 @@ pub(crate) struct Recorder {
     store: Arc<dyn Store>,
     lifetime: Duration,
     clock: Clock,
-    last: Mutex<HashMap<(Regarding, &'static str), Instant>>,
+    last: Mutex<HashMap<(RegardingObject, &'static str), Instant>>,
 }
 
 impl Recorder {
@@ -45,7 +45,7 @@ impl Recorder {
     }
 
     /// Writes a warning in the background, unless the object had one of this reason a moment ago.
-    pub(crate) fn warn(&self, regarding: &Regarding, reason: &'static str, message: String) {
+    pub(crate) fn warn(&self, regarding: &RegardingObject, reason: &'static str, message: String) {
         if !self.is_due(regarding, reason) {
             return;
         }
@@ -62,7 +62,7 @@ impl Recorder {
         });
     }
 
-    fn is_due(&self, regarding: &Regarding, reason: &'static str) -> bool {
+    fn is_due(&self, regarding: &RegardingObject, reason: &'static str) -> bool {
         let (key, now) = ((regarding.clone(), reason), self.clock.instant());
         let mut last = self.last.lock();
         if last.get(&key).is_some_and(|last| now.saturating_duration_since(*last) < QUIET) {
@@ -79,9 +79,9 @@ impl Recorder {
     }
 }
 
-fn event(regarding: &Regarding, reason: &str, name: &str, message: String, now: Timestamp) -> Value {
+fn event(regarding: &RegardingObject, reason: &str, name: &str, message: String, now: Timestamp) -> Value {
     let now = now.to_string();
-    let Regarding { api_version, kind, name: of, uid } = regarding;
+    let RegardingObject { api_version, kind, name: of, uid } = regarding;
     api::json!({
         "kind": "Event", "apiVersion": "v1",
         "metadata": {"name": name, "namespace": "default", "uid": (random::uid()), "creationTimestamp": (now.as_str())},

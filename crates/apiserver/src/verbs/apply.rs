@@ -3,13 +3,13 @@
 //! What that means is in [`patching::apply`]; here a request becomes a write, and a refusal becomes an answer.
 
 use api::json::{self, Value};
-use api::types::GivenEmpty;
+use api::types::EmptyPositions;
 use api::yaml;
 use futures::future::BoxFuture;
 
 use super::create::{Creation, check_namespace, check_terminating, insert, normalize};
 use super::modify::{Decision, Proposal, modify};
-use super::update::{BasedOn, Change, Tracking, check_name, show};
+use super::update::{Change, Preconditions, Tracking, check_name, show};
 use super::{Call, FIELD_MANAGER_BYTES_MAX, ownership};
 use crate::wire::answer::Answer;
 use crate::wire::heavy;
@@ -55,7 +55,7 @@ pub(super) async fn apply(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         normalize(call, &mut object);
         call.rules().fill_defaults(&mut object);
         let creation = Creation { tracking: Tracking::Done, dry_run, needs_right: true };
-        match insert(call, object, &GivenEmpty::default(), managed_fields, creation).await {
+        match insert(call, object, &EmptyPositions::default(), managed_fields, creation).await {
             Ok(answer) => return Ok(answer),
             // Someone else was faster: then it is a change.
             Err(failure) if failure.reason == "AlreadyExists" && attempt < ATTEMPTS => {}
@@ -84,8 +84,8 @@ impl Proposal for Application<'_> {
             call.convert(&mut live);
             let object = applied(call, subresource, &live, config, force).await?;
             let object = checked(call, object)?;
-            let based_on = BasedOn::of(call, &object);
-            let (given_empty, tracking, is_whole) = (GivenEmpty::default(), Tracking::Done, true);
+            let based_on = Preconditions::of(call, &object);
+            let (given_empty, tracking, is_whole) = (EmptyPositions::default(), Tracking::Done, true);
             let change = Change { object, given_empty, based_on, subresource, tracking, dry_run, is_whole };
             Box::new(change).admit(call, old).await
         })

@@ -6,32 +6,32 @@ use std::sync::Arc;
 
 use api::json::Value;
 use bytes::Bytes;
-use cache::stored::{self, Served};
-use cache::{Entry, Found, View};
+use cache::stored::{self, ServedObject};
+use cache::{Entry, FoundObjects, View};
 use store::Revision;
 
 use super::Call;
-use crate::custom::converted::Unconvertible;
-use crate::custom::serving::Serving;
+use crate::custom::converted::UnconvertibleObject;
+use crate::custom::serving::ServedVersion;
 use crate::wire::answer::Answer;
 use crate::wire::request::Verb;
 use crate::wire::status::{Failure, Result};
 
 impl Call<'_> {
     /// The version of a definition that the request is about, if a webhook converts its objects.
-    pub(super) fn webhook(&self) -> Option<&Arc<Serving>> {
+    pub(super) fn webhook(&self) -> Option<&Arc<ServedVersion>> {
         self.custom().filter(|custom| custom.has_webhook())
     }
 
     /// A stored object in the client's version, converted now.
-    pub(super) async fn converted(&self, object: &Arc<Served>) -> Result<Arc<Served>> {
+    pub(super) async fn converted(&self, object: &Arc<ServedObject>) -> Result<Arc<ServedObject>> {
         let Some(custom) = self.webhook() else { return Ok(object.clone()) };
         custom.converted(object).await.map_err(|why| self.undecodable(object, &why))
     }
 
     /// A stored object in the client's version, from which a change starts. Kubernetes: what is deleted comes from the
     /// store, what is changed from the cache of the version.
-    pub(super) async fn old(&self, object: &Arc<Served>) -> Result<Value> {
+    pub(super) async fn old(&self, object: &Arc<ServedObject>) -> Result<Value> {
         let Some(custom) = self.webhook() else { return Ok(self.decode(object)) };
         let deletes = matches!(self.target.verb, Some(Verb::Delete | Verb::DeleteCollection));
         let converted = if deletes { custom.converted(object).await } else { custom.shared(object).await };
@@ -40,12 +40,12 @@ impl Call<'_> {
     }
 
     /// Found objects in the client's version. With `is_lenient` those that cannot be converted are left out.
-    pub(super) async fn all_converted(&self, found: Found, is_lenient: bool) -> Result<Found> {
+    pub(super) async fn all_converted(&self, found: FoundObjects, is_lenient: bool) -> Result<FoundObjects> {
         if self.webhook().is_none() {
             return Ok(found);
         }
         let entries = self.entries_converted(found.objects.iter().cloned().collect(), is_lenient).await?;
-        Ok(Found { revision: found.revision, objects: View::of(entries) })
+        Ok(FoundObjects { revision: found.revision, objects: View::of(entries) })
     }
 
     /// As [`Call::all_converted`], for entries of the cache or the store.
@@ -79,13 +79,13 @@ impl Call<'_> {
     }
 
     /// The answer that shows one stored object in the form that was asked for.
-    pub(super) async fn answer_stored(&self, code: u16, object: &Arc<Served>) -> Result<Answer> {
+    pub(super) async fn answer_stored(&self, code: u16, object: &Arc<ServedObject>) -> Result<Answer> {
         let converted = self.converted(object).await?;
         self.answer(code, &converted)
     }
 
     /// As [`Call::answer_stored`], or as the object was converted before.
-    pub(super) async fn answer_shared(&self, code: u16, object: &Arc<Served>) -> Result<Answer> {
+    pub(super) async fn answer_shared(&self, code: u16, object: &Arc<ServedObject>) -> Result<Answer> {
         let Some(custom) = self.webhook() else { return self.answer(code, object) };
         let converted = custom.shared(object).await.map_err(|why| self.undecodable(object, &why))?;
         self.answer(code, &converted)
@@ -98,21 +98,21 @@ impl Call<'_> {
         }
         let servings = self.server.customs.snapshot().versions(self.resource.group, self.resource.plural);
         let (cache, resource) = (self.server.cache.clone(), self.cache());
-        Serving::warm(servings, async move {
+        ServedVersion::warm(servings, async move {
             cache.reach(revision).await.ok()?;
             resource.get(&key)
         });
     }
 
     /// The failure of a request for one object.
-    fn undecodable(&self, object: &Served, why: &str) -> Box<Failure> {
+    fn undecodable(&self, object: &ServedObject, why: &str) -> Box<Failure> {
         let key = self.key();
         let key = key.strip_prefix("/registry").unwrap_or(&key);
         Failure::internal(corrupt(key, object.revision, why))
     }
 
     /// The failure of a request for many objects.
-    fn unreadable(&self, Unconvertible { key, revision, why }: &Unconvertible) -> Box<Failure> {
+    fn unreadable(&self, UnconvertibleObject { key, revision, why }: &UnconvertibleObject) -> Box<Failure> {
         let why = corrupt(key, *revision, why);
         let message = format!("failed to read one or more {} from the storage: {why}", self.resource.qualified());
         let cause = api::json!({"reason": "UnexpectedServerResponse", "message": why, "field": (&**key)});

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use api::json::Value;
-use api::types::GivenEmpty;
+use api::types::EmptyPositions;
 use registry::conversion;
-use registry::pipeline::{self, Identity, Outside, Pipeline};
+use registry::pipeline::{self, Identity, Pipeline, ServerStep};
 use store::{Entry, Guard, Outcome, Write};
 
 use super::update::Tracking;
@@ -20,7 +20,7 @@ use crate::wire::payload::{self, FieldValidation};
 use crate::wire::status::{Failure, Result};
 use crate::wire::warnings;
 use api::metadata;
-use cache::stored::Served;
+use cache::stored::ServedObject;
 
 /// Maximum number of attempts if a generated name is in use.
 const GENERATE_ATTEMPTS: usize = 8;
@@ -42,7 +42,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
         normalize(call, &mut object);
     }
     let mut write = call.write(object, &decoded.given_empty, None, Identity::default());
-    let received = Pipeline::create().run_until(Outside::Mutate, &mut write, &call.rules());
+    let received = Pipeline::create().run_until(ServerStep::Mutate, &mut write, &call.rules());
     warnings::add(write.warnings);
     let mut object = write.object;
     received.map_err(|rejection| call.rejected(&rejection, metadata::name(&object), &object))?;
@@ -83,7 +83,7 @@ pub(super) struct Creation {
 pub(super) async fn insert(
     call: &Call<'_>,
     mut object: Value,
-    given_empty: &GivenEmpty,
+    given_empty: &EmptyPositions,
     managed_fields: Option<Value>,
     Creation { tracking, dry_run, needs_right }: Creation,
 ) -> Result<Answer> {
@@ -113,8 +113,8 @@ pub(super) async fn insert(
         let name_suffix = if generated && !resource.keeps_name_prefix() { random::suffix() } else { String::new() };
         let identity = Identity { uid: &uid, now: rules.now(), name_suffix: &name_suffix };
         let mut write = call.write(object, given_empty, None, identity);
-        let mut steps = Pipeline::create().after(Outside::Mutate);
-        let prepared = steps.run_until(Outside::Complete, &mut write, &rules);
+        let mut steps = Pipeline::create().after(ServerStep::Mutate);
+        let prepared = steps.run_until(ServerStep::Complete, &mut write, &rules);
         let name = metadata::name(&write.object).to_owned();
         prepared.map_err(|rejection| call.rejected(&rejection, &name, &write.object))?;
         let reserved = services::reserve(call.server, resource, &mut write.object, None, dry_run).await?;
@@ -122,17 +122,19 @@ pub(super) async fn insert(
         if let Some(managed_fields) = managed_fields {
             metadata::set(&mut write.object, "managedFields", managed_fields);
         }
-        let completed = steps.run_until(Outside::Admit, &mut write, &rules);
+        let completed = steps.run_until(ServerStep::Admit, &mut write, &rules);
         completed.map_err(|rejection| call.rejected(&rejection, &name, &write.object))?;
         // Plugins may still refuse the object; the client gets these warnings nevertheless.
-        warnings::add(write.warnings);
-        let mut object = write.object;
+        warnings::add(std::mem::take(&mut write.warnings));
         let shown = if attributes.name.is_empty() { &name } else { attributes.name };
-        let admitted = Attributes { name: shown, object: Some(&object), ..attributes };
+        let admitted = Attributes { name: shown, object: Some(&write.object), ..attributes };
         if let Err(failure) = call.server.admission.validate(&admitted).await {
-            services::revert(call.server, &object, &reserved).await;
+            services::revert(call.server, &write.object, &reserved).await;
             return Err(failure);
         }
+        let finished = steps.run_rest(&mut write, &rules);
+        finished.map_err(|rejection| call.rejected(&rejection, &name, &write.object))?;
+        let mut object = write.object;
         if dry_run {
             if let Some(entry) = call.server.store.get(&key(call, &name), 0).await?.entry {
                 return Err(taken(resource, &name, &stem, Some(entry)));
@@ -163,8 +165,8 @@ pub(super) async fn insert(
         }
         match outcome {
             Outcome::Done { revision } => {
-                let served =
-                    Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
+                let served = ServedObject::new(&bytes, revision)
+                    .ok_or_else(|| Failure::internal("the object was not encoded"))?;
                 call.warm(key(call, &name), revision);
                 return call.answer_stored(201, &Arc::new(served)).await;
             }
@@ -182,7 +184,7 @@ fn taken(resource: &Resource<'_>, name: &str, stem: &str, current: Option<Entry>
         failure.message.push_str(", the server was not able to generate a unique name for the object");
         failure = failure.with_detail("retryAfterSeconds", Value::Int(1));
     }
-    let existing = current.and_then(|entry| Served::new(&entry.value, entry.revision));
+    let existing = current.and_then(|entry| ServedObject::new(&entry.value, entry.revision));
     if existing.is_some_and(|existing| metadata::is_deleting(&existing.decode())) {
         failure.message = format!("object is being deleted: {}", failure.message);
     }

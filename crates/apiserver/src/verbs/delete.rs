@@ -7,7 +7,7 @@ use api::field::{Errors, Path};
 use api::json::{Object, Value};
 use futures::future::BoxFuture;
 
-use super::modify::{Decision, Done, Proposal, modify};
+use super::modify::{Decision, ModifyResult, Proposal, modify};
 use super::update::spec_finalizers;
 use super::{Call, Selection, create, list};
 use crate::admission::{Attributes, Operation};
@@ -171,19 +171,23 @@ pub(super) async fn delete(call: &Call<'_>) -> Result<Answer> {
     let warnings = options.warnings(call.resource);
     let done = delete_object(call, &options, Some(&call.target.name)).await?;
     let answer = match done {
-        Done::Deleted(object) if !call.resource.delete_returns_object => {
+        ModifyResult::Deleted(object) if !call.resource.delete_returns_object => {
             let uid = metadata::text(&object, "uid");
             Answer::json(200, &status::success(call.resource, &call.target.name, uid))
         }
-        Done::Deleted(object) | Done::Dry(object) => call.answer_value(200, &object)?,
-        Done::Stored(object) => call.answer_stored(200, &object).await?,
+        ModifyResult::Deleted(object) | ModifyResult::Dry(object) => call.answer_value(200, &object)?,
+        ModifyResult::Stored(object) => call.answer_stored(200, &object).await?,
     };
     Ok(answer.with_warnings(warnings))
 }
 
 /// Deletes the object of a call, or starts to. Admission sees the deletion under `name`, if there is one: an eviction has
 /// been admitted already.
-pub(super) async fn delete_object(call: &Call<'_>, options: &DeleteOptions, name: Option<&str>) -> Result<Done> {
+pub(super) async fn delete_object(
+    call: &Call<'_>,
+    options: &DeleteOptions,
+    name: Option<&str>,
+) -> Result<ModifyResult> {
     // Written by this deletion itself: the version that was requested became that.
     let written: Mutex<Option<Value>> = Mutex::new(None);
     modify(call, options.dry_run, |old| {
@@ -323,19 +327,7 @@ fn finalizers_after(resource: &Resource<'_>, options: &DeleteOptions, object: &V
 async fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Result<()> {
     let name = key.rsplit('/').next().unwrap_or_default().to_owned();
     let target = Target { name, ..call.target.clone() };
-    let one = Call {
-        target: &target,
-        body: call.body.clone(),
-        accepted: call.accepted.clone(),
-        server: call.server,
-        resource: call.resource,
-        row: call.row,
-        query: call.query,
-        headers: call.headers,
-        user: call.user,
-        upgrade: None,
-        parts: None,
-    };
+    let one = call.about(call.row, call.resource, &target);
     match Box::pin(delete_object(&one, options, Some(""))).await {
         Err(failure) if failure.code != 404 => Err(failure),
         _ => Ok(()),

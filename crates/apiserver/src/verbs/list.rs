@@ -22,8 +22,8 @@ use crate::verbs::tables;
 use crate::wire::answer::Answer;
 use crate::wire::negotiation::{self, Form};
 use crate::wire::status::{Failure, Result};
-use cache::stored::Served;
-use cache::{Entry, Found, Snapshot, View};
+use cache::stored::ServedObject;
+use cache::{Entry, FoundObjects, Snapshot, View};
 use registry::conversion;
 
 /// A list of more objects is long: it is made while it is sent.
@@ -33,9 +33,9 @@ const LONG_OTHERWISE: usize = 50;
 /// A list of more bytes is long, whatever the number of its objects.
 const LARGE_BYTES: usize = 256 << 10;
 
-/// At most this many objects are read from the store first, then twice as many if few of them were selected,
+/// Number of objects in the first read from the store. The next one is twice as large if few objects were selected.
 const PAGE_MIN: usize = 500;
-/// and never more at a time.
+/// Maximum number of objects in one read from the store.
 const PAGE_MAX: usize = 2_000;
 /// A page of a list ends early when it has this many bytes.
 const PAGE_BYTES_MAX: usize = 4 << 20;
@@ -111,7 +111,7 @@ const SELECT_CHUNK: usize = 256;
 /// Returns the selected objects of a snapshot.
 pub(super) async fn select(
     call: &Call<'_>,
-    mut found: Found,
+    mut found: FoundObjects,
     limit: Option<usize>,
     filter: &Arc<Filter>,
 ) -> Result<Snapshot> {
@@ -164,7 +164,7 @@ fn choose(entries: impl Iterator<Item = Entry>, wanted: usize, filter: &Filter) 
     chosen
 }
 
-/// Checks what belongs together in list and watch options.
+/// Validates combinations of list and watch options.
 pub(super) fn check_options(call: &Call<'_>, kind: &str) -> Result<()> {
     let mut errors = Errors::new();
     let version = call.query.get("resourceVersion");
@@ -229,7 +229,8 @@ async fn page(
         let is_short = page.entries.len() <= SELECT_CHUNK || filter.selection().is_everything();
         let entries = page.entries;
         let (filtering, wanted) = (filter.clone(), missing(limit, &snapshot));
-        let served = |entry: store::Entry| Some((entry.key, Arc::new(Served::new(&entry.value, entry.revision)?)));
+        let served =
+            |entry: store::Entry| Some((entry.key, Arc::new(ServedObject::new(&entry.value, entry.revision)?)));
         let chosen = if call.webhook().is_some() {
             let entries = call.entries_converted(entries.into_iter().filter_map(served).collect(), false).await?;
             choose(entries.into_iter(), wanted, &filtering)

@@ -10,7 +10,7 @@ use store::{Change, Guard, Outcome, Write};
 use super::Call;
 use crate::verbs::services;
 use crate::wire::status::{Failure, Result};
-use cache::stored::Served;
+use cache::stored::ServedObject;
 
 /// A change that admission has to see before it is decided.
 pub(super) trait Proposal: Send {
@@ -48,9 +48,9 @@ impl Decision<'_> {
 }
 
 /// Result of a modification.
-pub(super) enum Done {
+pub(super) enum ModifyResult {
     /// The object as it is now.
-    Stored(Arc<Served>),
+    Stored(Arc<ServedObject>),
     /// The object as it was when it went.
     Deleted(Value),
     /// The object that would have been stored.
@@ -64,7 +64,7 @@ pub(super) async fn modify<'p>(
     call: &Call<'_>,
     dry_run: bool,
     mut decide: impl FnMut(&Value) -> Result<Decision<'p>>,
-) -> Result<Done> {
+) -> Result<ModifyResult> {
     let key = call.key();
     // No write checks what a dry run was based on.
     let mut fresh = dry_run;
@@ -77,7 +77,7 @@ pub(super) async fn modify<'p>(
             && let Some(last) = ending.take()
         {
             // Kubernetes: a concurrent deletion has the requested effect.
-            return Ok(Done::Deleted(last));
+            return Ok(ModifyResult::Deleted(last));
         }
         let Some(object) = current.clone() else {
             if fresh {
@@ -107,12 +107,12 @@ pub(super) async fn modify<'p>(
         };
         let (mut value, deletes) = match decision {
             // A proposal does not lead to another one.
-            Decision::Keep | Decision::Admit(_) => return Ok(Done::Stored(object)),
-            Decision::Delete(value) if dry_run => return Ok(Done::Deleted(value)),
+            Decision::Keep | Decision::Admit(_) => return Ok(ModifyResult::Stored(object)),
+            Decision::Delete(value) if dry_run => return Ok(ModifyResult::Deleted(value)),
             Decision::Put(mut value) | Decision::PutThenDelete(mut value) if dry_run => {
                 services::reserve(call.server, call.resource, &mut value, Some(&old), true).await?;
                 call.check_encoding(&value).await?;
-                return Ok(Done::Dry(value));
+                return Ok(ModifyResult::Dry(value));
             }
             Decision::Put(value) => (value, false),
             Decision::PutThenDelete(value) => (value, true),
@@ -121,7 +121,7 @@ pub(super) async fn modify<'p>(
                 match call.server.store.write(write).await? {
                     Outcome::Done { .. } => {
                         services::settle(call.server, call.resource, &old, None).await;
-                        return Ok(Done::Deleted(value));
+                        return Ok(ModifyResult::Deleted(value));
                     }
                     Outcome::Conflict { current: now } => {
                         (current, fresh) = (served(now), true);
@@ -132,14 +132,14 @@ pub(super) async fn modify<'p>(
         };
         let reserved = services::reserve(call.server, call.resource, &mut value, Some(&old), false).await?;
         let bytes = call.encoded(&mut value).await?;
-        if object.json == Served::new(&bytes, object.revision).map(|it| it.json).unwrap_or_default() {
+        if object.json == ServedObject::new(&bytes, object.revision).map(|it| it.json).unwrap_or_default() {
             // Nothing changes: no write, no event, the same version.
             if !deletes {
                 if !fresh && load_changed(call, &key, &mut current, &object).await? {
                     fresh = true;
                     continue;
                 }
-                return Ok(Done::Stored(object));
+                return Ok(ModifyResult::Stored(object));
             }
         }
         let ttl = call.server.time_to_live(call.resource);
@@ -149,10 +149,10 @@ pub(super) async fn modify<'p>(
             Outcome::Done { revision } => {
                 services::settle(call.server, call.resource, &old, Some(&value)).await;
                 call.warm(key.clone(), revision);
-                let now =
-                    Served::new(&bytes, revision).ok_or_else(|| Failure::internal("the object was not encoded"))?;
+                let now = ServedObject::new(&bytes, revision)
+                    .ok_or_else(|| Failure::internal("the object was not encoded"))?;
                 if !deletes {
-                    return Ok(Done::Stored(Arc::new(now)));
+                    return Ok(ModifyResult::Stored(Arc::new(now)));
                 }
                 let now = Arc::new(now);
                 ending = Some(call.old(&now).await?);
@@ -166,16 +166,21 @@ pub(super) async fn modify<'p>(
     }
 }
 
-fn served(entry: Option<store::Entry>) -> Option<Arc<Served>> {
-    entry.and_then(|entry| Served::new(&entry.value, entry.revision)).map(Arc::new)
+fn served(entry: Option<store::Entry>) -> Option<Arc<ServedObject>> {
+    entry.and_then(|entry| ServedObject::new(&entry.value, entry.revision)).map(Arc::new)
 }
 
-async fn load(call: &Call<'_>, key: &str) -> Result<Option<Arc<Served>>> {
+async fn load(call: &Call<'_>, key: &str) -> Result<Option<Arc<ServedObject>>> {
     Ok(served(call.server.store.get(key, 0).await?.entry))
 }
 
 /// Reads the object from the store; whether that is another than the cached one.
-async fn load_changed(call: &Call<'_>, key: &str, current: &mut Option<Arc<Served>>, cached: &Served) -> Result<bool> {
+async fn load_changed(
+    call: &Call<'_>,
+    key: &str,
+    current: &mut Option<Arc<ServedObject>>,
+    cached: &ServedObject,
+) -> Result<bool> {
     *current = load(call, key).await?;
     Ok(current.as_ref().is_none_or(|now| now.revision != cached.revision))
 }

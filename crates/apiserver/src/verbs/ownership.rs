@@ -8,7 +8,7 @@ use http::header::USER_AGENT;
 
 use super::{Call, FIELD_MANAGER_BYTES_MAX};
 use api::metadata;
-use patching::apply::{BuiltIn, Custom, Reset, Shape, Single, Versions, Write};
+use patching::apply::{BuiltIn, CustomResourceKind, Reset, Shape, SingleKind, Versions, Write};
 
 /// The name by which the client owns what it writes: the one it gives, else the first word of its user agent.
 pub(super) fn manager(call: &Call<'_>) -> String {
@@ -93,7 +93,7 @@ type Conversion = (Value, String, Value);
 
 /// The versions of a custom resource, with the conversions that a webhook made so far.
 struct ConvertedVersions<'a> {
-    custom: Custom<'a>,
+    custom: CustomResourceKind<'a>,
     made: &'a [Conversion],
     /// The first conversion that is missing.
     missing: Mutex<Option<(Value, String)>>,
@@ -129,7 +129,7 @@ impl Versions for ConvertedVersions<'_> {
 
 /// Gives an object that is sent and not stored the managed fields of its sender.
 pub(super) fn own(call: &Call<'_>, (group, kind): (&str, &'static str), subresource: &str, object: &mut Value) {
-    let versions = Single::new(kind);
+    let versions = SingleKind::new(kind);
     let api_version = crate::resources::api_version(group, "v1");
     let (manager, now) = (manager(call), call.now().to_string());
     let write =

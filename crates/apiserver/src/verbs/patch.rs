@@ -7,9 +7,9 @@ use http::header::CONTENT_TYPE;
 use super::Call;
 use super::create::check_namespace;
 use super::modify::Decision;
-use super::update::{BasedOn, Change, modify_tracked, show};
+use super::update::{Change, Preconditions, modify_tracked, show};
 use crate::wire::answer::Answer;
-use crate::wire::payload::{self, Decoded, FieldValidation, Payload};
+use crate::wire::payload::{self, DecodedBody, FieldValidation, Payload};
 use crate::wire::status::{Failure, Result};
 use crate::wire::warnings;
 use api::metadata;
@@ -50,7 +50,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         let hidden = old.at(&["metadata", "managedFields"]).filter(|_| !mentions_managed);
         let patched = apply(call, kind, &shown);
         let is_refused = |complaints: &[String]| validation == FieldValidation::Strict && !complaints.is_empty();
-        let Decoded { object, complaints, given_empty } = match (patched, hidden) {
+        let DecodedBody { object, complaints, given_empty } = match (patched, hidden) {
             (Ok(decoded), _) if !is_refused(&decoded.complaints) => decoded,
             (patched, None) => patched?,
             // A refusal shows the whole object.
@@ -68,7 +68,7 @@ pub(super) async fn patch(call: &Call<'_>, subresource: &str) -> Result<Answer> 
         }
         let mut object = object;
         check_namespace(call, &mut object)?;
-        let based_on = BasedOn::of(call, &object);
+        let based_on = Preconditions::of(call, &object);
         warnings::add(pipeline::merge_owners(&mut object, " after mutating admission happens"));
         conversion::to_stored(call.resource, &call.target.version, &mut object);
         let change = Change { object, given_empty, based_on, subresource, tracking, dry_run, is_whole: true };
@@ -163,7 +163,7 @@ fn text_of(call: &Call<'_>, kind: PatchType, shown: &Value) -> String {
 }
 
 /// The patched object in the client's version, and what strict reading complains about.
-pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<Decoded> {
+pub(super) fn apply(call: &Call<'_>, kind: PatchType, shown: &Value) -> Result<DecodedBody> {
     let (mut patched, mut complaints) = patched(call, kind, shown)?;
     if kind == PatchType::Strategic {
         keep_kind(shown, &mut patched);

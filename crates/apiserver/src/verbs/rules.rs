@@ -3,7 +3,7 @@
 use api::field::Errors;
 use api::json::Value;
 use api::time::Timestamp;
-use api::types::GivenEmpty;
+use api::types::EmptyPositions;
 use registry::pipeline::{Identity, Rejection, Rules, Update, Write};
 
 use super::Call;
@@ -84,7 +84,7 @@ impl Call<'_> {
     pub(super) fn write<'w>(
         &'w self,
         object: Value,
-        given_empty: &'w GivenEmpty,
+        given_empty: &'w EmptyPositions,
         update: Option<Update<'w>>,
         identity: Identity<'w>,
     ) -> Write<'w> {

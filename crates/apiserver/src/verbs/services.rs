@@ -10,7 +10,7 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::metadata;
 use api::time::Timestamp;
-use cache::stored::{self, Served};
+use cache::stored::{self, ServedObject};
 use store::{Outcome, Write};
 
 use crate::objects::services::{AddressRange, address_key, held, holder, is_service, parent, port_key};
@@ -86,7 +86,7 @@ async fn give_back(server: &Arc<Server>, keys: &[String], namespace: &str, name:
     for key in keys {
         let Ok(reading) = server.store.get(key, 0).await else { continue };
         let Some(entry) = reading.entry else { continue };
-        let holder = Served::new(&entry.value, entry.revision).map(|it| it.decode());
+        let holder = ServedObject::new(&entry.value, entry.revision).map(|it| it.decode());
         if holder.is_some_and(|holder| parent(&holder) == (namespace, name)) {
             let _ = server.store.write(Write::delete(key.as_str(), entry.revision)).await;
         }
@@ -313,7 +313,9 @@ impl Allocation<'_> {
 
     /// Whether a key is unused, and no request can be about to use it.
     async fn is_left_behind(&self, entry: &store::Entry) -> Result<bool> {
-        let Some(holder) = Served::new(&entry.value, entry.revision).map(|it| it.decode()) else { return Ok(false) };
+        let Some(holder) = ServedObject::new(&entry.value, entry.revision).map(|it| it.decode()) else {
+            return Ok(false);
+        };
         let age = self.server.clock().now().seconds.saturating_sub(
             Timestamp::parse(metadata::text(&holder, "creationTimestamp")).map_or(i64::MAX, |it| it.seconds),
         );
@@ -326,7 +328,7 @@ impl Allocation<'_> {
             return Ok(false);
         }
         let service = self.server.store.get(&resources::SERVICES.key(namespace, name), 0).await?.entry;
-        let service = service.and_then(|entry| Served::new(&entry.value, entry.revision)).map(|it| it.decode());
+        let service = service.and_then(|entry| ServedObject::new(&entry.value, entry.revision)).map(|it| it.decode());
         Ok(service.is_none_or(|service| !held(&service).iter().any(|key| **key == *entry.key)))
     }
 }

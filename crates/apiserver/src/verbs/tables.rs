@@ -10,7 +10,7 @@ use api::time::Timestamp;
 use registry::printers::{Column, Printer, SCALES};
 
 pub(crate) use self::rows::{Rows, is_sorted, sort};
-use crate::custom::serving::Serving;
+use crate::custom::serving::ServedVersion;
 use crate::resources::Resource;
 use crate::state::Server;
 use crate::verbs::{Call, partial_metadata};
@@ -82,7 +82,7 @@ pub(crate) fn event(
 /// As [`event`], for a custom resource.
 pub(crate) fn custom_event(
     server: &Server,
-    custom: &Serving,
+    custom: &ServedVersion,
     query: &Query,
     version: &str,
     object: Value,
@@ -96,7 +96,7 @@ pub(crate) fn custom_event(
 /// The table that a bookmark holds: one empty row.
 pub(crate) fn bookmark(
     resource: &Resource<'_>,
-    custom: Option<&Serving>,
+    custom: Option<&ServedVersion>,
     version: &str,
     metadata: Object,
     first: bool,

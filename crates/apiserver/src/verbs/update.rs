@@ -1,17 +1,17 @@
 //! Replacing an object, and what all changes of an object share.
 
 use api::json::Value;
-use api::types::GivenEmpty;
+use api::types::EmptyPositions;
 use futures::future::BoxFuture;
 use registry::conversion;
-use registry::pipeline::{self, Identity, Outside, Pipeline, Rules as _, Update, Write};
+use registry::pipeline::{self, Identity, Pipeline, Rules as _, ServerStep, Update, Write};
 
 use super::create::normalize;
-use super::modify::{Decision, Done, Proposal, modify};
+use super::modify::{Decision, ModifyResult, Proposal, modify};
 use super::{Call, create, ownership};
 use crate::admission::{Attributes, Operation};
 use crate::wire::answer::Answer;
-use crate::wire::payload::{self, Decoded, FieldValidation};
+use crate::wire::payload::{self, DecodedBody, FieldValidation};
 use crate::wire::status::{Failure, Result};
 use crate::wire::warnings;
 use api::metadata;
@@ -25,10 +25,10 @@ pub(super) async fn update(call: &Call<'_>, subresource: &str) -> Result<Answer>
     }
     let dry_run = call.is_dry_run()?;
     let validation = FieldValidation::from_query(call.query, "UpdateOptions")?;
-    let (Decoded { mut object, complaints, given_empty }, owner_warnings) = read(call)?;
+    let (DecodedBody { mut object, complaints, given_empty }, owner_warnings) = read(call)?;
     warnings::add(payload::check_fields(validation, call.resource.kind, &call.target.version, complaints)?);
     warnings::add(owner_warnings);
-    let based_on = BasedOn::of(call, &object);
+    let based_on = Preconditions::of(call, &object);
     for attempt in 1..=ATTEMPTS {
         let changed = modify_tracked(call, dry_run, |old, tracking| {
             // Most often the first attempt succeeds; another one reads the body again.
@@ -64,7 +64,7 @@ fn is_created(call: &Call<'_>, subresource: &str) -> bool {
 }
 
 /// Makes the object of an update that found none.
-async fn create_instead(call: &Call<'_>, given_empty: &GivenEmpty, dry_run: bool) -> Result<Answer> {
+async fn create_instead(call: &Call<'_>, given_empty: &EmptyPositions, dry_run: bool) -> Result<Answer> {
     let mut object = read(call)?.0.object;
     let uid = metadata::text(&object, "uid").to_owned();
     if !uid.is_empty() {
@@ -80,7 +80,7 @@ async fn create_instead(call: &Call<'_>, given_empty: &GivenEmpty, dry_run: bool
 }
 
 /// Returns the request's object in the stored version, and warnings about its owners.
-fn read(call: &Call<'_>) -> Result<(Decoded, Vec<String>)> {
+fn read(call: &Call<'_>) -> Result<(DecodedBody, Vec<String>)> {
     let (resource, version) = (call.resource, call.target.version.as_str());
     let payload = payload::read(call.headers, &call.body, resource.kind)?;
     let mut decoded = call.read(payload)?;
@@ -90,7 +90,7 @@ fn read(call: &Call<'_>) -> Result<(Decoded, Vec<String>)> {
         normalize(call, &mut decoded.object);
     }
     let mut write = call.write(decoded.object, &decoded.given_empty, None, Identity::default());
-    let received = Pipeline::update().run_until(Outside::Keep, &mut write, &call.rules());
+    let received = Pipeline::update().run_until(ServerStep::Keep, &mut write, &call.rules());
     received.map_err(|rejection| call.rejected(&rejection, &call.target.name, &Value::Null))?;
     let Write { object, warnings, .. } = write;
     decoded.object = object;
@@ -98,10 +98,10 @@ fn read(call: &Call<'_>) -> Result<(Decoded, Vec<String>)> {
 }
 
 /// The answer after a change.
-pub(super) async fn show(call: &Call<'_>, done: Done) -> Result<Answer> {
+pub(super) async fn show(call: &Call<'_>, done: ModifyResult) -> Result<Answer> {
     match done {
-        Done::Stored(object) => call.answer_stored(200, &object).await,
-        Done::Deleted(value) | Done::Dry(value) => call.answer_value(200, &value),
+        ModifyResult::Stored(object) => call.answer_stored(200, &object).await,
+        ModifyResult::Deleted(value) | ModifyResult::Dry(value) => call.answer_value(200, &value),
     }
 }
 
@@ -122,12 +122,12 @@ pub(super) fn check_name(call: &Call<'_>, object: &Value) -> Result<()> {
 
 /// The resource version and UID that the client sent as preconditions of its update.
 #[derive(Clone)]
-pub(super) struct BasedOn {
+pub(super) struct Preconditions {
     version: String,
     uid: String,
 }
 
-impl BasedOn {
+impl Preconditions {
     /// Reads it from an object.
     pub(super) fn of(call: &Call<'_>, object: &Value) -> Result<Self> {
         let version = metadata::text(object, "resourceVersion").to_owned();
@@ -222,7 +222,7 @@ pub(super) async fn modify_tracked<'p>(
     call: &Call<'_>,
     dry_run: bool,
     mut decide: impl FnMut(&Value, Tracking) -> Result<Decision<'p>>,
-) -> Result<Done> {
+) -> Result<ModifyResult> {
     match modify(call, dry_run, |old| decide(old, Tracking::Update)).await {
         Err(failure) if failure.code == 413 => modify(call, dry_run, |old| decide(old, Tracking::Dropped)).await,
         done => done,
@@ -232,9 +232,9 @@ pub(super) async fn modify_tracked<'p>(
 /// A changed document, in the stored version.
 pub(super) struct Change<'p> {
     pub(super) object: Value,
-    pub(super) given_empty: GivenEmpty,
+    pub(super) given_empty: EmptyPositions,
     /// Checked once admission has seen the object.
-    pub(super) based_on: Result<BasedOn>,
+    pub(super) based_on: Result<Preconditions>,
     pub(super) subresource: &'p str,
     pub(super) tracking: Tracking,
     pub(super) dry_run: bool,
@@ -302,8 +302,8 @@ pub(super) async fn change(call: &Call<'_>, change: Change<'_>, old: &Value) -> 
     let part = Some(subresource).filter(|it| !it.is_empty());
     let update = Update { old, subresource: part };
     let mut write = call.write(object, &given_empty, Some(update), Identity::default());
-    let mut steps = Pipeline::update().after(Outside::Keep);
-    let done = steps.run_until(Outside::Mutate, &mut write, &rules);
+    let mut steps = Pipeline::update().after(ServerStep::Keep);
+    let done = steps.run_until(ServerStep::Mutate, &mut write, &rules);
     done.map_err(|rejection| call.rejected(&rejection, &call.target.name, &write.object))?;
     let object = &mut write.object;
     let managed_fields = match tracking {
@@ -338,20 +338,26 @@ pub(super) async fn change(call: &Call<'_>, change: Change<'_>, old: &Value) -> 
     if !matches!(version, "" | "0") && version != metadata::text(old, "resourceVersion") {
         return Err(Failure::modified(resource, &call.target.name));
     }
-    let completed = steps.run_until(Outside::Complete, &mut write, &rules);
+    let completed = steps.run_until(ServerStep::Complete, &mut write, &rules);
     // A webhook may have changed the name, which is then refused under the new one.
     completed.map_err(|rejection| call.rejected(&rejection, metadata::name(&write.object), &write.object))?;
     if let Some(managed_fields) = managed_fields {
         metadata::set(&mut write.object, "managedFields", managed_fields);
         patching::apply::keep_times(&mut write.object, old);
     }
-    let done = steps.run_until(Outside::Admit, &mut write, &rules);
+    let done = steps.run_until(ServerStep::Admit, &mut write, &rules);
     done.map_err(|rejection| call.rejected(&rejection, &call.target.name, &write.object))?;
     // Plugins may still refuse the change; the client gets these warnings nevertheless.
-    warnings::add(write.warnings);
-    let mut object = write.object;
+    warnings::add(std::mem::take(&mut write.warnings));
     if is_whole {
-        call.server.admission.validate(&Attributes { object: Some(&object), ..attributes }).await?;
+        call.server.admission.validate(&Attributes { object: Some(&write.object), ..attributes }).await?;
+    }
+    let finished = steps.run_rest(&mut write, &rules);
+    finished.map_err(|rejection| call.rejected(&rejection, &call.target.name, &write.object))?;
+    let mut object = write.object;
+    if !given_empty.is_empty() {
+        // A list that was sent empty may have been the only difference.
+        patching::apply::keep_times(&mut object, old);
     }
     if metadata::is_deleting(&object) && metadata::finalizers(&object).is_empty() {
         let grace = object.i64_at(&["metadata", "deletionGracePeriodSeconds"]);

@@ -16,17 +16,17 @@ use tokio::time::Instant;
 use super::list::chunks::{Chunks, Pages};
 use super::{Call, Selection, list, partial_metadata};
 use crate::custom::rows::Row;
-use crate::custom::serving::Serving;
+use crate::custom::serving::ServedVersion;
 use crate::state::Server;
 use crate::state::watch_memory::Share;
 use crate::verbs::tables;
 use crate::wire::answer::Answer;
 use crate::wire::body::Body;
-use crate::wire::negotiation::{Accepted, Form, PROTOBUF_EVENTS};
+use crate::wire::negotiation::{AcceptedEncoding, Form, PROTOBUF_EVENTS};
 use crate::wire::protobuf::event_frame;
 use crate::wire::request::{Query, Target};
 use crate::wire::status::{Failure, Result};
-use cache::stored::Served;
+use cache::stored::ServedObject;
 use cache::{Change, ChangeKind, Entry, Follower, TooOld, event_line};
 use registry::conversion;
 
@@ -34,9 +34,9 @@ use registry::conversion;
 const BATCHES_WAITING: usize = 1;
 /// Approximate size of a piece of the initial objects.
 const INITIAL_PIECE: usize = 16 << 10;
-/// The first bookmark comes so soon after the start,
+/// Time from the start to the first bookmark.
 const BOOKMARK_FIRST: Duration = Duration::from_secs(1);
-/// and the others after that long.
+/// Interval of the other bookmarks.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
 /// Time between the last bookmark and the end.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
@@ -84,10 +84,10 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
         let follower = cache.follow(interest);
         let revision = call.server.store.current_revision().await?;
         let pages = Pages::new(call.server.store.clone(), call.range(), revision);
-        (Some(Initial { revision, objects: Chunks::Pages(pages) }), Ok(follower))
+        (Some(InitialObjects { revision, objects: Chunks::Pages(pages) }), Ok(follower))
     } else if initial {
         let (found, follower) = cache.find_and_follow(interest, call.server.cache.revision());
-        (Some(Initial { revision: found.revision, objects: Chunks::View(found.objects) }), Ok(follower))
+        (Some(InitialObjects { revision: found.revision, objects: Chunks::View(found.objects) }), Ok(follower))
     } else if after == 0 {
         (None, Ok(cache.follow(interest)))
     } else {
@@ -133,7 +133,7 @@ pub(super) async fn watch(call: &Call<'_>) -> Result<Answer> {
 }
 
 /// Existing objects at the start of a watch.
-struct Initial {
+struct InitialObjects {
     revision: Revision,
     objects: Chunks,
 }
@@ -143,7 +143,7 @@ struct Watcher {
     row: Row,
     target: Target,
     query: Query,
-    accepted: Accepted,
+    accepted: AcceptedEncoding,
     range: String,
     selection: Selection,
     share: Share,
@@ -191,7 +191,7 @@ impl Watcher {
         self.send(event).await;
     }
 
-    async fn send_initial(&mut self, mut initial: Initial, marks_end: bool) -> Option<()> {
+    async fn send_initial(&mut self, mut initial: InitialObjects, marks_end: bool) -> Option<()> {
         let mut batch = BytesMut::new();
         while let Some(fetch) = initial.objects.next() {
             let entries = match &initial.objects {
@@ -226,7 +226,7 @@ impl Watcher {
     }
 
     /// Whether events about an object can be sent as the cache holds it.
-    fn is_plain(&self, object: &Served) -> bool {
+    fn is_plain(&self, object: &ServedObject) -> bool {
         self.accepted.form == Form::Object
             && match self.row.custom() {
                 Some(custom) => custom.is_ready(object),
@@ -235,11 +235,11 @@ impl Watcher {
     }
 
     /// Whether nothing has to be done to a custom object before it is shown.
-    fn is_ready(&self, object: &Served) -> bool {
+    fn is_ready(&self, object: &ServedObject) -> bool {
         self.row.custom().is_none_or(|custom| custom.is_ready(object))
     }
 
-    fn webhook(&self) -> Option<Arc<Serving>> {
+    fn webhook(&self) -> Option<Arc<ServedVersion>> {
         self.row.custom().filter(|custom| custom.has_webhook()).cloned()
     }
 
@@ -353,7 +353,7 @@ impl Watcher {
                 self.line(change.kind.event_type(), change.decoded().as_ref().clone(), is_ready)
             });
         }
-        let selects = |object: &Served| self.selection.matches_served(&change.key, object);
+        let selects = |object: &ServedObject| self.selection.matches_served(&change.key, object);
         let was = change.previous.as_deref().is_some_and(selects);
         let is = change.kind != ChangeKind::Deleted && selects(&change.object);
         let kind = match (was, is) {
@@ -431,7 +431,7 @@ impl Watcher {
 }
 
 /// A change of an object that a webhook converts. What was deleted is what was there before.
-async fn converted_change(custom: &Serving, change: &Change) -> std::result::Result<Change, String> {
+async fn converted_change(custom: &ServedVersion, change: &Change) -> std::result::Result<Change, String> {
     let previous = match &change.previous {
         Some(previous) => Some(custom.shared(previous).await?),
         None => None,

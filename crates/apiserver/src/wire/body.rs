@@ -10,14 +10,14 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use tokio::sync::mpsc;
 
 use crate::wire::budget::Charge;
-use crate::wire::listing::{Cut, Held, Listing, Piece, Ready};
-use crate::wire::transcoding::{self, Transcoded};
+use crate::wire::listing::{Cut, HeldResources, Listing, Piece, ReadyBytes};
+use crate::wire::transcoding::{self, TranscodedList};
 
 /// More bytes are a long body.
 const LONG: usize = 64 << 10;
 /// Minimum number of bytes that count for a list in progress.
 const LISTING_BYTES_MIN: usize = 1 << 20;
-/// and at most this many.
+/// Maximum number of bytes that count for a list in progress.
 const LISTING_BYTES_MAX: usize = 4 << 20;
 
 /// Body of a response.
@@ -76,7 +76,9 @@ impl Body {
     /// A list that is still to be made, in another form; none if it is something else.
     pub(super) fn transcoded(&mut self, into: transcoding::Form) -> Option<Self> {
         match std::mem::replace(self, Body::empty()) {
-            Body::Listing(listing) => Some(Body::Listing(Box::new(listing.map(|list| Transcoded::new(list, into))))),
+            Body::Listing(listing) => {
+                Some(Body::Listing(Box::new(listing.map(|list| TranscodedList::new(list, into)))))
+            }
             other => {
                 *self = other;
                 None
@@ -85,7 +87,7 @@ impl Body {
     }
 
     /// Resources held while it is sent, if any.
-    pub(crate) fn take_held(&mut self) -> Option<Held> {
+    pub(crate) fn take_held(&mut self) -> Option<HeldResources> {
         match self {
             Body::Listing(listing) => Some(listing.take_held()),
             _ => None,
@@ -112,14 +114,14 @@ impl Body {
     }
 
     /// Holds something while it is sent, if it is long.
-    pub(crate) fn hold(&mut self, held: Held) {
+    pub(crate) fn hold(&mut self, held: HeldResources) {
         if !self.is_long() {
             return;
         }
         let length = self.len().unwrap_or_default();
         let mut listing = match std::mem::replace(self, Body::empty()) {
-            Body::Full(bytes) => Box::new(Listing::new(Ready([bytes].into()), length)),
-            Body::Pieces(pieces) => Box::new(Listing::new(Ready(pieces), length)),
+            Body::Full(bytes) => Box::new(Listing::new(ReadyBytes([bytes].into()), length)),
+            Body::Pieces(pieces) => Box::new(Listing::new(ReadyBytes(pieces), length)),
             Body::Listing(listing) => listing,
             other => return *self = other,
         };

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 
 /// The bytes of all users.
 #[derive(Debug, Clone)]
-pub(crate) struct Budgets(Arc<Shared>);
+pub(crate) struct Budgets(Arc<SharedBudget>);
 
 #[derive(Debug)]
-struct Shared {
+struct SharedBudget {
     /// Bytes that one user may have.
     max: usize,
     taken: Mutex<HashMap<Box<str>, usize>>,
@@ -27,7 +27,7 @@ struct Shared {
 /// Bytes that count until this is dropped.
 #[derive(Debug)]
 pub struct Charge {
-    shared: Arc<Shared>,
+    shared: Arc<SharedBudget>,
     user: Box<str>,
     bytes: usize,
 }
@@ -35,7 +35,7 @@ pub struct Charge {
 impl Budgets {
     /// Budgets of `max` bytes each.
     pub(crate) fn new(max: usize) -> Self {
-        Self(Arc::new(Shared { max, taken: Mutex::default(), freed: Notify::new() }))
+        Self(Arc::new(SharedBudget { max, taken: Mutex::default(), freed: Notify::new() }))
     }
 
     /// Counts bytes, if they fit; a user without any may take more than the budget.
@@ -59,7 +59,7 @@ impl Budgets {
         Some(Charge { shared: self.0.clone(), user: user.into(), bytes })
     }
 
-    /// As [`Self::take`], and waits for room.
+    /// As [`Self::take`], but waits until enough bytes are free.
     pub(crate) async fn wait(&self, user: &str, bytes: usize, patience: Duration) -> Option<Charge> {
         let until = Instant::now().checked_add(patience)?;
         loop {
@@ -81,7 +81,7 @@ impl Charge {
     }
 }
 
-impl Shared {
+impl SharedBudget {
     fn taken(&self) -> locks::MutexGuard<'_, HashMap<Box<str>, usize>> {
         self.taken.lock()
     }

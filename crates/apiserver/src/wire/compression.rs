@@ -4,7 +4,7 @@ use http::Response;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
 
 use crate::wire::body::Body;
-use crate::wire::listing::{Listing, Ready};
+use crate::wire::listing::{Listing, ReadyBytes};
 
 /// Longer answers are compressed if the client takes it.
 const COMPRESS_MIN: usize = 128 << 10;
@@ -21,8 +21,8 @@ pub(crate) fn compress(headers: &http::HeaderMap, mut response: Response<Body>) 
         return response;
     }
     let mut listing = match std::mem::replace(response.body_mut(), Body::empty()) {
-        Body::Full(bytes) => Box::new(Listing::new(Ready([bytes].into()), length)),
-        Body::Pieces(pieces) => Box::new(Listing::new(Ready(pieces), length)),
+        Body::Full(bytes) => Box::new(Listing::new(ReadyBytes([bytes].into()), length)),
+        Body::Pieces(pieces) => Box::new(Listing::new(ReadyBytes(pieces), length)),
         Body::Listing(listing) => listing,
         other => {
             *response.body_mut() = other;

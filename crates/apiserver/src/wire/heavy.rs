@@ -24,10 +24,10 @@ thread_local! {
     /// Whether this is one of the threads.
     static IS_HEAVY: Cell<bool> = const { Cell::new(false) };
     /// Whether the result of the work that this thread does is still waited for.
-    static IS_WANTED: RefCell<Option<IsWanted>> = const { RefCell::new(None) };
+    static IS_WANTED: RefCell<Option<WantedFn>> = const { RefCell::new(None) };
 }
 
-type IsWanted = Box<dyn Fn() -> bool>;
+type WantedFn = Box<dyn Fn() -> bool>;
 
 /// Whether the result of the work on this thread is still needed. Long work checks it periodically, and ends
 /// when its request has timed out or its client has disconnected.
@@ -37,12 +37,12 @@ pub(crate) fn is_wanted() -> bool {
 
 /// The threads; they start when they are first needed, and end with the last handle.
 #[derive(Clone, Default)]
-pub(crate) struct Threads(Arc<OnceLock<Started>>);
+pub(crate) struct Threads(Arc<OnceLock<StartedThread>>);
 
-struct Started(Arc<Shared>);
+struct StartedThread(Arc<SharedQueue>);
 
 #[derive(Default)]
-struct Shared {
+struct SharedQueue {
     queue: Mutex<Queue>,
     more: Condvar,
 }
@@ -72,7 +72,7 @@ impl Threads {
     /// The same, but it waits in line from now on, and its result can be waited for later.
     pub(crate) fn start<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
         let (sender, receiver) = oneshot::channel();
-        self.0.get_or_init(Started::new).0.push(Box::new(move || {
+        self.0.get_or_init(StartedThread::new).0.push(Box::new(move || {
             if !sender.is_closed() {
                 let sender = Rc::new(sender);
                 let asked = sender.clone();
@@ -89,9 +89,9 @@ impl Threads {
     }
 }
 
-impl Started {
+impl StartedThread {
     fn new() -> Self {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(SharedQueue::default());
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name("heavy".to_owned()).stack_size(STACK_BYTES);
@@ -110,14 +110,14 @@ impl Started {
     }
 }
 
-impl Drop for Started {
+impl Drop for StartedThread {
     fn drop(&mut self) {
         self.0.queue().is_over = true;
         self.0.more.notify_all();
     }
 }
 
-impl Shared {
+impl SharedQueue {
     fn queue(&self) -> locks::MutexGuard<'_, Queue> {
         self.queue.lock()
     }

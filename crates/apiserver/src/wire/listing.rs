@@ -26,20 +26,20 @@ const SLOW_AFTER: Duration = Duration::from_secs(1);
 const SLOW_MAX: usize = 256;
 
 /// A part of an answer that is still to be made; none if that fails.
-pub(crate) type Work = Box<dyn FnOnce() -> Option<Made> + Send>;
+pub(crate) type Work = Box<dyn FnOnce() -> Option<ResponsePart> + Send>;
 
 /// Prepares the first part; returns whether that succeeded.
 pub(crate) type Measure = Box<dyn FnOnce() -> bool + Send>;
 
 /// A part of an answer.
 #[derive(Debug)]
-pub(crate) struct Made {
+pub(crate) struct ResponsePart {
     pub(crate) bytes: Bytes,
     /// If it consists of items: how much stands before them that separates them from others.
     pub(crate) items: Option<usize>,
 }
 
-impl Made {
+impl ResponsePart {
     /// Bytes as they are.
     pub(crate) fn plain(bytes: impl Into<Bytes>) -> Self {
         Self { bytes: bytes.into(), items: None }
@@ -74,13 +74,13 @@ pub struct Listing {
     /// About how long it will be.
     pub(crate) bytes: usize,
     gzip: Option<flate2::write::GzEncoder<Vec<u8>>>,
-    held: Held,
+    held: HeldResources,
     state: State,
 }
 
 /// Resources that a response holds while it is sent.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldResources {
     /// Given back when the client does not keep up.
     seat: Option<Box<dyn Send>>,
     /// The bytes that count until all of it is sent.
@@ -89,7 +89,7 @@ pub(crate) struct Held {
     stalled: Option<StalledCallback>,
 }
 
-/// Called for a client that takes nothing.
+/// Called when the client does not read the response.
 pub(crate) type StalledCallback = Box<dyn FnOnce() + Send>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl fmt::Debug for Listing {
 
 impl Listing {
     pub(crate) fn new(parts: impl Parts + 'static, bytes: usize) -> Self {
-        Self { parts: Box::new(parts), bytes, gzip: None, held: Held::default(), state: State::Empty }
+        Self { parts: Box::new(parts), bytes, gzip: None, held: HeldResources::default(), state: State::Empty }
     }
 
     /// The same in another form.
@@ -126,7 +126,7 @@ impl Listing {
         self.held.seat = Some(seat);
     }
 
-    /// Gives back what is held while the client keeps up.
+    /// Releases the resources that are held only while the client keeps up.
     pub(crate) fn release(&mut self) {
         self.held.seat = None;
     }
@@ -142,17 +142,17 @@ impl Listing {
     }
 
     /// Takes what it holds.
-    pub(crate) fn take_held(&mut self) -> Held {
+    pub(crate) fn take_held(&mut self) -> HeldResources {
         std::mem::take(&mut self.held)
     }
 
     /// Holds what another answer held.
-    pub(crate) fn set_held(&mut self, held: Held) {
+    pub(crate) fn set_held(&mut self, held: HeldResources) {
         self.held = held;
     }
 
     /// Appends a part to the response, after those before it.
-    fn add(&mut self, made: Made) -> Bytes {
+    fn add(&mut self, made: ResponsePart) -> Bytes {
         let mut bytes = made.bytes;
         if let Some(separator) = made.items.filter(|_| self.state == State::Empty) {
             self.state = State::Items;
@@ -271,7 +271,7 @@ impl Makers {
                 return None;
             }
         }
-        let mut ahead: VecDeque<oneshot::Receiver<Option<Made>>> = VecDeque::new();
+        let mut ahead: VecDeque<oneshot::Receiver<Option<ResponsePart>>> = VecDeque::new();
         let mut given = 0_usize;
         loop {
             // For a client that has not read anything yet, nothing is made ahead: it may never read.
@@ -307,7 +307,7 @@ impl Makers {
 /// The client of an answer.
 struct Reader {
     sender: mpsc::Sender<Piece>,
-    held: Held,
+    held: HeldResources,
     _slow: Option<tokio::sync::OwnedSemaphorePermit>,
     until: Instant,
     slow: Arc<Semaphore>,
@@ -345,19 +345,19 @@ impl Reader {
 }
 
 /// Bytes that are there already.
-pub(crate) struct Ready(pub(crate) VecDeque<Bytes>);
+pub(crate) struct ReadyBytes(pub(crate) VecDeque<Bytes>);
 
 /// Pieces of this size are compressed at a time.
 const READY_PIECE: usize = 256 << 10;
 
-impl Parts for Ready {
+impl Parts for ReadyBytes {
     fn next(&mut self) -> Option<Work> {
         let first = self.0.front_mut()?;
         let bytes = first.split_to(first.len().min(READY_PIECE));
         if first.is_empty() {
             self.0.pop_front();
         }
-        Some(Box::new(move || Some(Made::plain(bytes))))
+        Some(Box::new(move || Some(ResponsePart::plain(bytes))))
     }
 
     fn brackets(&self) -> [&'static [u8]; 3] {
@@ -386,7 +386,7 @@ mod tests {
     impl Parts for Numbers {
         fn next(&mut self) -> Option<Work> {
             if std::mem::take(&mut self.head) {
-                return Some(Box::new(|| Some(Made::plain("{\"items\":"))));
+                return Some(Box::new(|| Some(ResponsePart::plain("{\"items\":"))));
             }
             if self.next >= self.end {
                 return None;
@@ -395,7 +395,7 @@ mod tests {
             self.next = self.next.saturating_add(1);
             Some(Box::new(move || {
                 made.fetch_add(1, Ordering::Relaxed);
-                Some(Made { bytes: format!(",{number}").into(), items: Some(1) })
+                Some(ResponsePart { bytes: format!(",{number}").into(), items: Some(1) })
             }))
         }
 
@@ -471,8 +471,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_part_that_fails_is_not_an_end() {
-        struct Broken(bool);
-        impl Parts for Broken {
+        struct BrokenParts(bool);
+        impl Parts for BrokenParts {
             fn next(&mut self) -> Option<Work> {
                 std::mem::take(&mut self.0).then(|| -> Work { Box::new(|| panic!("expected in this test")) })
             }
@@ -484,6 +484,6 @@ mod tests {
             }
         }
         let makers = Makers::new(Duration::from_secs(60), Duration::from_secs(60));
-        assert_eq!(read(makers.start(Listing::new(Broken(true), 0))).await, None);
+        assert_eq!(read(makers.start(Listing::new(BrokenParts(true), 0))).await, None);
     }
 }

@@ -27,7 +27,7 @@ pub enum Form {
 
 /// Negotiated encoding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Accepted {
+pub struct AcceptedEncoding {
     /// Form of the objects.
     pub form: Form,
     /// The version of the shown form, for the group `meta.k8s.io`.
@@ -73,7 +73,7 @@ pub(crate) fn wants_protobuf(headers: &HeaderMap, code: u16) -> bool {
 ///
 /// # Errors
 /// 406 if no requested form is supported.
-pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
+pub fn negotiate(headers: &HeaderMap) -> Result<AcceptedEncoding> {
     choose(headers, |_, _| true)
 }
 
@@ -81,7 +81,7 @@ pub fn negotiate(headers: &HeaderMap) -> Result<Accepted> {
 ///
 /// # Errors
 /// 406 if no other form is requested.
-pub(crate) fn negotiate_without_protobuf(headers: &HeaderMap) -> Result<Accepted> {
+pub(crate) fn negotiate_without_protobuf(headers: &HeaderMap) -> Result<AcceptedEncoding> {
     choose(headers, |form, protobuf| !(protobuf && form == Form::Object))
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn negotiate_without_protobuf(headers: &HeaderMap) -> Result<Accepted
 ///
 /// # Errors
 /// 406 if no other form is requested.
-pub(crate) fn negotiate_without_tables(headers: &HeaderMap) -> Result<Accepted> {
+pub(crate) fn negotiate_without_tables(headers: &HeaderMap) -> Result<AcceptedEncoding> {
     choose(headers, |form, _| form != Form::Table)
 }
 
@@ -100,8 +100,8 @@ pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
 }
 
 /// The first clause that is offered: a form, and whether it is in protobuf.
-fn choose(headers: &HeaderMap, offers: fn(Form, bool) -> bool) -> Result<Accepted> {
-    let plain = Accepted { form: Form::Object, version: "v1", yaml: false, protobuf: false, pretty: false };
+fn choose(headers: &HeaderMap, offers: fn(Form, bool) -> bool) -> Result<AcceptedEncoding> {
+    let plain = AcceptedEncoding { form: Form::Object, version: "v1", yaml: false, protobuf: false, pretty: false };
     if is_plain(headers) {
         return Ok(plain);
     }
@@ -261,7 +261,7 @@ mod tests {
             (format!("{protobuf};as=Table;g=meta.k8s.io;v=v1,{protobuf}"), Ok(true), Err(406)),
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
-            let show = |it: Result<Accepted>| it.map(|it| it.protobuf).map_err(|it| it.code);
+            let show = |it: Result<AcceptedEncoding>| it.map(|it| it.protobuf).map_err(|it| it.code);
             assert_eq!(show(negotiate(&headers)), plain, "{accept}");
             assert_eq!(show(negotiate_without_protobuf(&headers)), custom, "{accept}");
         }

@@ -100,7 +100,7 @@ pub fn read(headers: &HeaderMap, body: &[u8], kind: &str) -> Result<Payload> {
     read_as(media_type(headers), body, kind)
 }
 
-/// The form that a body has.
+/// The media type of a body.
 pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     content_type.split(';').next().unwrap_or_default().trim()
@@ -230,20 +230,20 @@ fn read_yaml(body: &[u8], kind: &str) -> Result<Payload> {
 
 /// An object of a resource, read from a body.
 #[derive(Debug)]
-pub struct Decoded {
+pub struct DecodedBody {
     /// The object in normal form, with kind and version.
     pub object: Value,
     /// Errors of strict decoding.
     pub complaints: Vec<String>,
     /// Positions of empty lists and maps in the input, which the normal form omits and messages show.
-    pub given_empty: types::GivenEmpty,
+    pub given_empty: types::EmptyPositions,
 }
 
 /// Brings a document into the normal form of a resource's type.
 ///
 /// # Errors
 /// 400 if it is an object of another kind, or a field does not fit.
-pub fn decode(resource: &Resource<'_>, version: &str, payload: Payload) -> Result<Decoded> {
+pub fn decode(resource: &Resource<'_>, version: &str, payload: Payload) -> Result<DecodedBody> {
     decode_kind(resource.group, version, resource.kind, resource.object_type(version), payload)
 }
 
@@ -257,7 +257,7 @@ pub fn decode_kind(
     kind: &str,
     object_type: Option<&'static Type>,
     payload: Payload,
-) -> Result<Decoded> {
+) -> Result<DecodedBody> {
     let Payload { mut value, mut duplicates, places } = payload;
     let expected = api_version(group, version);
     if let Some(fields) = value.as_object_mut() {
@@ -271,7 +271,11 @@ pub fn decode_kind(
         keep_reset(fields);
     }
     let Some(object_type) = object_type else {
-        return Ok(Decoded { object: value, complaints: duplicates, given_empty: types::GivenEmpty::default() });
+        return Ok(DecodedBody {
+            object: value,
+            complaints: duplicates,
+            given_empty: types::EmptyPositions::default(),
+        });
     };
     let notes = types::decode_in_place(object_type, &mut value).map_err(|error| {
         Failure::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {error}"))
@@ -283,7 +287,7 @@ pub fn decode_kind(
             duplicates
         }
     };
-    Ok(Decoded { object: value, complaints, given_empty: notes.given_empty })
+    Ok(DecodedBody { object: value, complaints, given_empty: notes.given_empty })
 }
 
 /// An empty list of managed fields requests their removal; the normal form would omit it.

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 
-use api::json::{self, Unread};
+use api::json::{self, NameFilter};
 use api::types::protobuf::{Writer, envelope_around, write_event};
 use api::types::{self, Kind, Type};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use super::status::Failure;
 const PARALLEL_MIN: usize = 256 << 10;
 
 /// The field whose items are read one by one.
-const ITEMS: Unread = Unread::new(&["items"]);
+const ITEMS: NameFilter = NameFilter::new(&["items"]);
 
 /// The message of a JSON document; none if its type has no such form.
 pub(super) fn from_json(text: &[u8]) -> Option<Body> {
@@ -101,10 +101,10 @@ pub(crate) fn event(event_type: &str, object: &[u8]) -> Bytes {
 }
 
 /// The number and the type of a list's items, if they are messages that stand behind everything else.
-pub(crate) fn item_type(of: &'static Type) -> Option<(u16, &'static Type)> {
-    let field = of.field("items")?;
+pub(crate) fn item_type(object_type: &'static Type) -> Option<(u16, &'static Type)> {
+    let field = object_type.field("items")?;
     let Kind::List(Kind::Struct(item)) = field.kind else { return None };
-    let is_last = of.fields.iter().all(|other| other.number <= field.number && other.embedded.is_empty());
+    let is_last = object_type.fields.iter().all(|other| other.number <= field.number && other.embedded.is_empty());
     is_last.then_some((field.number, item))
 }
 
@@ -121,16 +121,16 @@ fn items(text: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Appends the message of an item whose text is given; none, and nothing is appended, if it cannot be read.
-pub(crate) fn put_item(number: u16, of: &'static Type, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    if WRITER.with_borrow_mut(|writer| writer.nested_text(number, of, text, out)).is_none() {
-        put_item_of(number, of, &json::parse(text).ok()?, out);
+pub(crate) fn put_item(number: u16, object_type: &'static Type, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    if WRITER.with_borrow_mut(|writer| writer.nested_text(number, object_type, text, out)).is_none() {
+        put_item_of(number, object_type, &json::parse(text).ok()?, out);
     }
     Some(())
 }
 
 /// Appends the message of an item in normal form.
-pub(crate) fn put_item_of(number: u16, of: &'static Type, item: &json::Value, out: &mut Vec<u8>) {
-    WRITER.with_borrow_mut(|writer| writer.nested(number, of, item, out));
+pub(crate) fn put_item_of(number: u16, object_type: &'static Type, item: &json::Value, out: &mut Vec<u8>) {
+    WRITER.with_borrow_mut(|writer| writer.nested(number, object_type, item, out));
 }
 
 /// The messages of items, some at a time; none if one of them cannot be read.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 /// A document that may be in use by a response.
 #[derive(Default)]
-pub(crate) struct Shared(Mutex<Weak<Bytes>>);
+pub(crate) struct SharedDocument(Mutex<Weak<Bytes>>);
 
 /// Holds a document for as long as it is being sent.
 struct Holder(Arc<Bytes>);
@@ -18,7 +18,7 @@ impl AsRef<[u8]> for Holder {
     }
 }
 
-impl Shared {
+impl SharedDocument {
     /// Returns the document, built if no response uses it.
     pub(crate) fn get(&self, make: impl FnOnce() -> Bytes) -> Bytes {
         let mut last = self.0.lock();
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn document_is_built_once_and_dropped_with_its_users() {
-        let (shared, mut count) = (Shared::default(), 0);
+        let (shared, mut count) = (SharedDocument::default(), 0);
         let mut get = || {
             shared.get(|| {
                 count += 1;

@@ -6,7 +6,7 @@ use api::json::{self, Object, Value};
 use api::{cbor, yaml};
 use bytes::Bytes;
 
-use super::listing::{Made, Measure, Parts, Work};
+use super::listing::{Measure, Parts, ResponsePart, Work};
 
 /// The form that a list is turned into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) enum Form {
 }
 
 /// A list in another form.
-pub(super) struct Transcoded {
+pub(super) struct TranscodedList {
     list: Box<dyn Parts>,
     into: Form,
     /// Text before the items, once it is known.
@@ -31,7 +31,7 @@ struct Head {
     tail: Vec<u8>,
 }
 
-impl Transcoded {
+impl TranscodedList {
     pub(super) fn new(list: Box<dyn Parts>, into: Form) -> Self {
         Self { list, into, head: None, is_head_sent: false }
     }
@@ -98,7 +98,7 @@ fn write(into: Form, mut item: Value, out: &mut Vec<u8>) {
     }
 }
 
-impl Parts for Transcoded {
+impl Parts for TranscodedList {
     fn measure(&mut self) -> Option<Measure> {
         self.list.measure()
     }
@@ -112,20 +112,20 @@ impl Parts for Transcoded {
         }
         if !std::mem::replace(&mut self.is_head_sent, true) {
             let text = self.head.as_mut().map(|head| std::mem::take(&mut head.text)).unwrap_or_default();
-            return Some(Box::new(move || Some(Made::plain(text))));
+            return Some(Box::new(move || Some(ResponsePart::plain(text))));
         }
         let (work, into) = (self.list.next()?, self.into);
         Some(Box::new(move || {
             let made = work()?;
             if made.items.is_none() {
-                return Some(Made::plain(""));
+                return Some(ResponsePart::plain(""));
             }
             let mut out = Vec::with_capacity(made.bytes.len());
             for item in values(&made.bytes)? {
                 out.extend_from_slice(separator(into).as_bytes());
                 write(into, item, &mut out);
             }
-            Some(Made { bytes: out.into(), items: Some(separator(into).len()) })
+            Some(ResponsePart { bytes: out.into(), items: Some(separator(into).len()) })
         }))
     }
 

@@ -7,9 +7,6 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
 
-use crate::resources::Resource;
-use crate::wire::request::Target;
-
 /// Characters of all warnings of a response. Beyond this, each is truncated to [`ITEM_CHARACTERS_MAX`], and the rest is dropped.
 const CHARACTERS_MAX: usize = 4096;
 const ITEM_CHARACTERS_MAX: usize = 256;
@@ -69,21 +66,6 @@ pub(crate) fn add(texts: impl IntoIterator<Item = String>) {
         let mut warnings = warnings.borrow_mut();
         texts.into_iter().for_each(|text| warnings.add(text));
     });
-}
-
-/// Returns the deprecation warning of a version or kind, by the lifecycle tags of Kubernetes' API.
-pub(crate) fn deprecation(resource: &Resource<'_>, target: &Target) -> Option<String> {
-    let rest = match (resource.group, target.version.as_str(), resource.kind) {
-        ("", "v1", "ComponentStatus") => "is deprecated in v1.19+",
-        ("", "v1", "Endpoints") => "is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
-        ("resource.k8s.io", "v1beta1", _) => "is deprecated in v1.35+, unavailable in v1.38+",
-        ("resource.k8s.io", "v1beta2", "DeviceTaintRule") => return None,
-        ("resource.k8s.io", "v1beta2", _) | ("resource.k8s.io", "v1alpha3", "DeviceTaintRule") => {
-            "is deprecated in v1.36+, unavailable in v1.39+"
-        }
-        _ => return None,
-    };
-    Some(format!("{} {} {rest}", crate::resources::api_version(resource.group, &target.version), resource.kind))
 }
 
 #[cfg(test)]

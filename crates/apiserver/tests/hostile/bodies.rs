@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use apiserver::Options;
 
-use super::running::{Running, open_files, resident_kilobytes};
+use super::running::{RunningServer, open_files, resident_kilobytes};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const JSON: &str = "application/json";
@@ -12,7 +12,7 @@ const YAML: &str = "application/yaml";
 
 #[test]
 fn broken_documents_are_bad_requests() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     let deep_json = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let deep_object = format!("{}1{}", "{\"a\":".repeat(10_000), "}".repeat(10_000));
     let deep_in_field =
@@ -73,7 +73,7 @@ fn broken_documents_are_bad_requests() {
 
 #[test]
 fn a_hundred_megabytes_are_not_read() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     let kilobytes = resident_kilobytes();
     // The length is announced: the answer comes before the body.
     let mut client = running.endpoint.connect();
@@ -101,7 +101,7 @@ fn a_hundred_megabytes_are_not_read() {
 
 /// Applies a patch to an object made for it.
 #[track_caller]
-fn patch(running: &Running, content_type: &str, patch: &str, codes: &[u16]) {
+fn patch(running: &RunningServer, content_type: &str, patch: &str, codes: &[u16]) {
     let name = "patched";
     let object = format!(r#"{{"metadata":{{"name":"{name}","annotations":{{"a":"b"}}}},"data":{{"a":"b"}}}}"#);
     running.ask("POST", CONFIG_MAPS, JSON, object.as_bytes());
@@ -114,7 +114,7 @@ fn patch(running: &Running, content_type: &str, patch: &str, codes: &[u16]) {
 
 #[test]
 fn patches_that_grow_or_lead_nowhere_are_refused() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     let kilobytes = resident_kilobytes();
     let json_patch = "application/json-patch+json";
     let bad = &[400, 413, 422];
@@ -171,7 +171,7 @@ fn patches_that_grow_or_lead_nowhere_are_refused() {
 
 #[test]
 fn refused_bodies_leave_nothing_behind() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
     let long = "x".repeat(1 << 20);
     let round = || {
@@ -193,7 +193,7 @@ fn refused_bodies_leave_nothing_behind() {
 
 #[test]
 fn oversized_upload_receives_413_after_sending() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     let body = vec![b' '; 12 << 20];
     for _ in 0..5 {
         let mut client = running.endpoint.connect();

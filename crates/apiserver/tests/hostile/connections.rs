@@ -9,11 +9,11 @@ use apiserver::identity::User;
 use apiserver::serving::certificates::Authority;
 
 use super::client::Endpoint;
-use super::running::{Running, eventually, open_files};
+use super::running::{RunningServer, eventually, open_files};
 use crate::logs;
 
 fn impatient() -> Options {
-    let short = Duration::from_millis(300);
+    let short = Duration::from_secs(1);
     Options {
         head_timeout: short,
         idle_timeout: short,
@@ -33,7 +33,7 @@ fn until_closed(mut stream: impl std::io::Read) -> (Duration, Vec<u8>) {
 
 #[test]
 fn connection_without_tls_is_closed() {
-    let running = Running::start(impatient());
+    let running = RunningServer::start(impatient());
     let files = open_files();
     for bytes in [
         b"GET / HTTP/1.1\r\nHost: a\r\n\r\n".as_slice(),
@@ -44,7 +44,7 @@ fn connection_without_tls_is_closed() {
         let mut stream = running.endpoint.tcp();
         stream.write_all(bytes).unwrap();
         let (took, received) = until_closed(stream);
-        assert!(took < Duration::from_secs(10), "{took:?}");
+        assert!(took < Duration::from_secs(60), "{took:?}");
         assert!(!received.starts_with(b"HTTP/1.1 200"), "{received:?}");
         if bytes.starts_with(b"GET") {
             let text = String::from_utf8_lossy(&received);
@@ -54,14 +54,14 @@ fn connection_without_tls_is_closed() {
     }
     // Sends nothing at all.
     let (took, _) = until_closed(running.endpoint.tcp());
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < Duration::from_secs(60), "{took:?}");
     running.check_alive();
     eventually("files are closed", || open_files() <= files + 2);
 }
 
 #[test]
 fn certificate_from_unknown_ca_is_anonymous() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     let pair = Authority::generate().unwrap().client("admin", "system:masters").unwrap();
     let identity = (pair.certificate_der().unwrap(), pair.key_der().unwrap());
     let stranger = Endpoint::new(running.endpoint.address, running.authority(), Some(identity));
@@ -82,16 +82,16 @@ fn certificate_from_unknown_ca_is_anonymous() {
 
 #[test]
 fn heads_and_bodies_that_do_not_come_are_not_waited_for() {
-    let running = Running::start(impatient());
+    let running = RunningServer::start(impatient());
     let files = open_files();
     // A head that never ends, a byte at a time.
     let mut client = running.endpoint.connect();
     client.send(b"GET /readyz HTTP/1.1\r\n").unwrap();
     let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(10) && client.send(b"X-A: b\r\n").is_ok() {
+    while started.elapsed() < Duration::from_secs(60) && client.send(b"X-A: b\r\n").is_ok() {
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(60));
     // A body that never comes.
     let mut client = running.endpoint.connect();
     client.send(b"POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{").unwrap();
@@ -99,7 +99,7 @@ fn heads_and_bodies_that_do_not_come_are_not_waited_for() {
     if let Ok(answer) = client.response() {
         assert!(matches!(answer.status, 400 | 408 | 504), "{}", answer.status);
     }
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(60));
     drop(client);
     // Half closed: nothing more comes from here, which ends a head as well as a body.
     for text in ["GET /readyz HTTP", "POST /api/v1/namespaces HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{", ""]
@@ -122,11 +122,11 @@ fn a_body_that_comes_slowly_takes_no_seat() {
     let options = Options {
         reads_max: 0,
         writes_max: 1,
-        request_timeout: Duration::from_secs(10),
+        request_timeout: Duration::from_secs(60),
         tokens: [("secret".to_owned(), jane)].into(),
         ..Options::without_controllers()
     };
-    let running = Running::start(options);
+    let running = RunningServer::start(options);
     let binding =
         br#"{"metadata":{"name":"jane"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole",
         "name":"cluster-admin"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"jane"}]}"#;
@@ -160,7 +160,7 @@ fn a_body_that_comes_slowly_takes_no_seat() {
 #[test]
 fn silent_connections_do_not_block_others() {
     logs::listen();
-    let running = Running::start(Options { connections_max: 40, ..Options::without_controllers() });
+    let running = RunningServer::start(Options { connections_max: 40, ..Options::without_controllers() });
     let silent: Vec<_> = (0..400).map(|_| running.endpoint.tcp()).collect();
     running.check_alive();
     // Connections with requests stay open while others are opened.
@@ -180,20 +180,22 @@ fn silent_connections_do_not_block_others() {
 
 #[test]
 fn idle_connection_does_not_delay_shutdown() {
-    let running =
-        Running::start(Options { first_request_timeout: Duration::from_millis(300), ..Options::without_controllers() });
+    let running = RunningServer::start(Options {
+        first_request_timeout: Duration::from_secs(1),
+        ..Options::without_controllers()
+    });
     // Before the handshake, and after it.
     let (took, _) = until_closed(running.endpoint.tcp());
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < Duration::from_secs(60), "{took:?}");
     let started = Instant::now();
     assert!(running.endpoint.connect().is_closed());
-    assert!(started.elapsed() < Duration::from_secs(10));
+    assert!(started.elapsed() < Duration::from_secs(60));
     running.check_alive();
 }
 
 #[test]
 fn connections_that_come_and_go_leave_nothing_behind() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     let files = open_files();
     for round in 0..300 {
         let mut client = running.endpoint.connect();
@@ -212,7 +214,7 @@ fn connections_that_come_and_go_leave_nothing_behind() {
 
 #[test]
 fn rejection_is_delivered_and_announces_closing() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     // A body of acceptable size is read, so that a client that is still sending receives the response.
     for length in [1000, 2 << 20] {
         let answer = running.anonymous.request("POST", "/api/v1/namespaces", &[], &vec![b'x'; length]).unwrap();
@@ -229,7 +231,7 @@ fn rejection_is_delivered_and_announces_closing() {
 
 #[test]
 fn a_head_may_have_many_lines() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     let names: Vec<String> = (0..300).map(|number| format!("x-{number}")).collect();
     let headers: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "v")).collect();
     assert_eq!(running.endpoint.request("GET", "/api/v1/namespaces", &headers, b"").unwrap().status, 200);

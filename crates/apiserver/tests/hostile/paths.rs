@@ -2,12 +2,12 @@
 
 use apiserver::Options;
 
-use super::running::{Running, open_files, resident_kilobytes};
+use super::running::{RunningServer, open_files, resident_kilobytes};
 
 /// Requests that must be refused, with the code of the refusal.
 #[test]
 fn tricks_with_paths_lead_nowhere() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     let long = format!("/api/v1/namespaces/default/pods/{}", "a".repeat(50_000));
     let deep = format!("/api/v1/namespaces/default/pods/a{}", "/b".repeat(20_000));
     let cases: &[(&str, &[u16])] = &[
@@ -54,7 +54,7 @@ fn tricks_with_paths_lead_nowhere() {
 
 #[test]
 fn a_selector_of_a_megabyte_is_refused_or_answered() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     // Below the limit of a head, many requirements; above it, no answer but a refusal.
     let many = (0..4000).map(|n| format!("a{n}")).collect::<Vec<_>>().join(",");
     assert_eq!(running.ask("GET", &format!("/api/v1/pods?labelSelector={many}"), "", b"").status, 200);
@@ -69,7 +69,7 @@ fn a_selector_of_a_megabyte_is_refused_or_answered() {
 
 #[test]
 fn heads_that_are_too_long_are_refused() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     let (files, kilobytes) = (open_files(), resident_kilobytes());
     let huge = "x".repeat(1 << 20);
     let many: Vec<String> = (0..2000).map(|n| format!("X-{n}")).collect();
@@ -91,7 +91,7 @@ fn heads_that_are_too_long_are_refused() {
 
 #[test]
 fn methods_that_mean_nothing_are_refused() {
-    let running = Running::start(Options::without_controllers());
+    let running = RunningServer::start(Options::without_controllers());
     for method in ["TRACE", "CONNECT", "PROPFIND", "X"] {
         match running.endpoint.request(method, "/api/v1/pods", &[], b"") {
             Ok(answer) => assert!((400..500).contains(&answer.status), "{method}: {}", answer.status),

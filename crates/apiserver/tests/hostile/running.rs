@@ -8,7 +8,7 @@ use apiserver::server::listen;
 use apiserver::serving::certificates::{Authority, Bundle, Pair};
 use apiserver::{Options, Server};
 use rustls::pki_types::CertificateDer;
-use store::Embedded;
+use store::EmbeddedStore;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -19,7 +19,7 @@ use super::client::{Endpoint, Response};
 /// Files and memory are those of the whole process: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-pub(crate) struct Running {
+pub(crate) struct RunningServer {
     pub(crate) endpoint: Endpoint,
     /// The same server, for a client without a certificate.
     pub(crate) anonymous: Endpoint,
@@ -30,7 +30,7 @@ pub(crate) struct Running {
     _alone: MutexGuard<'static, ()>,
 }
 
-impl Running {
+impl RunningServer {
     pub(crate) fn start(options: Options) -> Self {
         let alone = ALONE.lock();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -39,7 +39,7 @@ impl Running {
             .thread_stack_size(8 << 20)
             .build()
             .unwrap();
-        let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let authority = Authority::generate().unwrap();
         let (server, admin) = (authority.server(&[local]), authority.client("admin", "system:masters"));
@@ -89,7 +89,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningServer {
     /// The server ends regardless of its clients; a panic in one of its tasks would have been printed and shows
     /// as a wrong response.
     fn drop(&mut self) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use apiserver::Options;
 
-use super::running::{Running, eventually, open_files, resident_kilobytes};
+use super::running::{RunningServer, eventually, open_files, resident_kilobytes};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -34,7 +34,7 @@ fn a_watcher_that_does_not_read_is_cut_off_in_bounded_memory() {
         watch_history_bytes_max: HISTORY,
         ..Options::without_controllers()
     };
-    let running = Running::start(options);
+    let running = RunningServer::start(options);
     let mut writer = running.endpoint.connect();
     put(&mut writer, 0);
     let files = open_files();
@@ -68,7 +68,7 @@ fn a_watcher_that_does_not_read_is_cut_off_in_bounded_memory() {
 
 #[test]
 fn outdated_watcher_receives_expired_error() {
-    let running = Running::start(Options { watch_history_bytes_max: HISTORY, ..Options::without_controllers() });
+    let running = RunningServer::start(Options { watch_history_bytes_max: HISTORY, ..Options::without_controllers() });
     let mut writer = running.endpoint.connect();
     for round in 0..400 {
         put(&mut writer, round);

@@ -19,15 +19,15 @@ use cache::stored;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
-use store::{Embedded, ListOptions, Outcome as Written, Store as _, Write};
+use store::{EmbeddedStore, ListOptions, Outcome as Written, Store as _, Write};
 
-use super::player::{Known, Outcome, build, collect_events, compare, compare_events};
+use super::player::{KnownValues, Outcome, build, collect_events, compare, compare_events};
 
 /// Keys, and what they held when.
 type Contents = BTreeMap<String, (u64, Bytes)>;
 
 pub(crate) async fn play(cases: Vec<Value>) -> Vec<Outcome> {
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let tokens = "admin,admin,u-admin,system:masters\nalice,alice,u-alice,dev\n";
     let tokens = Authenticator::parse_tokens(tokens).unwrap();
     let runtime_config = "resource.k8s.io/v1alpha3=true".parse().unwrap();
@@ -37,7 +37,7 @@ pub(crate) async fn play(cases: Vec<Value>) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for case in &cases {
         let id = format!("{} {}", case["scenario"].as_str().unwrap(), case["step"]);
-        let mut known = Known::new();
+        let mut known = KnownValues::new();
         if let Some(namespace) = namespace_of(case) {
             let path = case["request"]["path"].as_str().unwrap();
             make_namespace(&server, namespace, !path.ends_with("/serviceaccounts")).await;
@@ -114,7 +114,7 @@ async fn make_namespace(server: &Arc<Server>, name: &str, with_account: bool) {
 }
 
 /// Puts an object into the store as it was recorded.
-async fn put(store: &Embedded, object: &Value, known: &mut Known) {
+async fn put(store: &EmbeddedStore, object: &Value, known: &mut KnownValues) {
     let mut document = json::parse(object.to_string().as_bytes()).unwrap();
     let text = |path: &[&str]| document.text_at(path).to_owned();
     let (api_version, kind) = (text(&["apiVersion"]), text(&["kind"]));
@@ -144,13 +144,13 @@ async fn put(store: &Embedded, object: &Value, known: &mut Known) {
     known.insert(format!("rv:{recorded}"), revision.to_string());
 }
 
-async fn contents(store: &Embedded) -> Contents {
+async fn contents(store: &EmbeddedStore) -> Contents {
     let page = store.list("/registry/", ListOptions::default()).await.unwrap();
     page.entries.into_iter().map(|entry| (entry.key.to_string(), (entry.revision, entry.value))).collect()
 }
 
 /// Makes everything as it was.
-async fn restore(store: &Embedded, before: &Contents) {
+async fn restore(store: &EmbeddedStore, before: &Contents) {
     // Others write too: what keeps itself is written again.
     for _ in 0..100 {
         let mut is_done = true;

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::Value;
-use store::Embedded;
+use store::EmbeddedStore;
 
 use super::mask::{mask, mask_words};
 
@@ -22,11 +22,11 @@ pub(crate) struct Outcome {
 }
 
 /// The last step that a watch lasts for, its own step, and what it sees.
-type Watching = (u64, Value, tokio::task::JoinHandle<Streamed>);
+type Watching = (u64, Value, tokio::task::JoinHandle<ObservedStream>);
 
 /// Result of a watch.
 #[derive(Default)]
-pub(super) struct Streamed {
+pub(super) struct ObservedStream {
     status: u16,
     headers: HeaderMap,
     events: Vec<Value>,
@@ -35,10 +35,10 @@ pub(super) struct Streamed {
 }
 
 /// Recorded values and what they are in this run.
-pub(super) type Known = HashMap<String, String>;
+pub(super) type KnownValues = HashMap<String, String>;
 
 pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let tokens = "admin,admin,u-admin,system:masters\nalice,alice,u-alice,dev\n<alice token>,alice,u-alice,dev\n";
     let tokens = Authenticator::parse_tokens(tokens).unwrap();
     let runtime_config = "resource.k8s.io/v1alpha3=true".parse().unwrap();
@@ -46,7 +46,7 @@ pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
         if scenario.contains("no-serviceaccount-admission") { vec!["ServiceAccount".to_owned()] } else { Vec::new() };
     let options = Options { tokens, runtime_config, disabled_admission_plugins, ..Options::default() };
     let server = Server::start(store, options).await.unwrap();
-    let mut known = Known::new();
+    let mut known = KnownValues::new();
     let mut outcomes = Vec::new();
     let mut watches: Vec<Watching> = Vec::new();
     for step in &steps {
@@ -55,7 +55,7 @@ pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
         watches.retain_mut(|(last, step, task)| {
             let over = number > *last;
             if over {
-                due.push((step.clone(), std::mem::replace(task, tokio::spawn(async { Streamed::default() }))));
+                due.push((step.clone(), std::mem::replace(task, tokio::spawn(async { ObservedStream::default() }))));
             }
             !over
         });
@@ -94,7 +94,7 @@ pub(crate) async fn play(scenario: String, steps: Vec<Value>) -> Vec<Outcome> {
 }
 
 /// Records the hash of the document that a step requests, which is part of its address.
-async fn learn_hash(server: &Arc<Server>, step: &Value, known: &mut Known) {
+async fn learn_hash(server: &Arc<Server>, step: &Value, known: &mut KnownValues) {
     let path = step["request"]["path"].as_str().unwrap();
     let Some((document, recorded)) = path.split_once("?hash=").filter(|(_, hash)| hash.len() > 100) else { return };
     let request = Request::builder().uri("/openapi/v3").header("Authorization", "Bearer admin");
@@ -107,23 +107,47 @@ async fn learn_hash(server: &Arc<Server>, step: &Value, known: &mut Known) {
     }
 }
 
-fn substitute(text: &str, known: &Known) -> String {
+/// Replaces learned values in a text: long ones anywhere, names and addresses where they are a whole word.
+fn substitute(text: &str, known: &KnownValues) -> String {
     let mut text = text.to_owned();
     for (recorded, real) in known {
-        if recorded.len() >= 20 {
+        if let Some(word) = recorded.strip_prefix("word:") {
+            text = replace_words(&text, word, real);
+        } else if recorded.len() >= 20 && !recorded.contains(':') {
             text = text.replace(recorded.as_str(), real);
         }
     }
     text
 }
 
-fn substitute_value(value: &mut Value, key: &str, known: &Known) {
+/// Replaces a word that is not part of a longer one.
+fn replace_words(text: &str, word: &str, real: &str) -> String {
+    let is_part = |next: Option<char>| next.is_some_and(|it| it.is_alphanumeric() || it == '-' || it == '.');
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find(word) {
+        let (before, after) = (&rest[..at], &rest[at + word.len()..]);
+        let is_whole = !is_part(before.chars().next_back()) && !is_part(after.chars().next());
+        out.push_str(before);
+        out.push_str(if is_whole { real } else { word });
+        rest = after;
+    }
+    out + rest
+}
+
+fn substitute_value(value: &mut Value, key: &str, known: &KnownValues) {
     match value {
         Value::Object(fields) => {
             // A step of a JSON patch names the field in its path.
             let is_version = fields.get("path").is_some_and(|path| path == "/metadata/resourceVersion");
+            let name = fields.get("name").and_then(Value::as_str).unwrap_or_default().to_owned();
             for (key, value) in fields {
-                substitute_value(value, if is_version && key == "value" { "resourceVersion" } else { key }, known);
+                let learned = known.get(&format!("at:{name}:{key}:{value}"));
+                if let Some(real) = learned {
+                    *value = serde_json::from_str(real).unwrap();
+                } else {
+                    substitute_value(value, if is_version && key == "value" { "resourceVersion" } else { key }, known);
+                }
             }
         }
         Value::Array(items) => items.iter_mut().for_each(|value| substitute_value(value, key, known)),
@@ -137,7 +161,7 @@ fn substitute_value(value: &mut Value, key: &str, known: &Known) {
     }
 }
 
-pub(super) fn build(step: &Value, known: &Known) -> Request<Full<Bytes>> {
+pub(super) fn build(step: &Value, known: &KnownValues) -> Request<Full<Bytes>> {
     let recorded = &step["request"];
     let mut path = substitute(recorded["path"].as_str().unwrap(), known);
     if let Some(at) = path.find("resourceVersion=") {
@@ -172,22 +196,36 @@ pub(super) fn build(step: &Value, known: &Known) -> Request<Full<Bytes>> {
     builder.body(Full::new(body)).unwrap()
 }
 
+/// Fields that the server sets to values of its own.
+const TIMES_AND_PORTS: [&str; 4] = ["creationTimestamp", "deletionTimestamp", "nodePort", "healthCheckNodePort"];
+
 /// Records the replacements of recorded values.
-fn learn(recorded: &Value, real: &Value, key: &str, known: &mut Known) {
+fn learn(recorded: &Value, real: &Value, key: &str, known: &mut KnownValues) {
     match (recorded, real) {
         (Value::Object(left), Value::Object(right)) => {
+            let name = left.get("name").and_then(Value::as_str).unwrap_or_default();
+            if let (true, Some(real)) = (left.contains_key("generateName"), right.get("name").and_then(Value::as_str)) {
+                known.insert(format!("word:{name}"), real.to_owned());
+            }
             for (key, value) in left {
                 // The version of a list is ambiguous; that of an object is specific.
                 let key = if key == "resourceVersion" && !left.contains_key("name") { "listVersion" } else { key };
                 let field = if key == "listVersion" { "resourceVersion" } else { key };
-                if let Some(real) = right.get(field) {
-                    learn(value, real, key, known);
+                let Some(real) = right.get(field) else { continue };
+                if TIMES_AND_PORTS.contains(&field) && value != real {
+                    known.insert(format!("at:{name}:{field}:{value}"), real.to_string());
                 }
+                learn(value, real, key, known);
             }
         }
         (Value::Array(left), Value::Array(right)) => {
-            for (left, right) in left.iter().zip(right) {
-                learn(left, right, key, known);
+            for (index, left) in left.iter().enumerate() {
+                let name = |item: &Value| item["metadata"]["name"].as_str().map(ToOwned::to_owned);
+                // Other recordings may have left objects behind, so that the position says nothing.
+                let same = right.iter().find(|right| name(left).is_some() && name(right) == name(left));
+                if let Some(right) = same.or_else(|| right.get(index)) {
+                    learn(left, right, key, known);
+                }
             }
         }
         (Value::String(left), Value::String(right)) => match key {
@@ -200,19 +238,52 @@ fn learn(recorded: &Value, real: &Value, key: &str, known: &mut Known) {
             "uid" | "continue" => {
                 known.insert(left.clone(), right.clone());
             }
+            "clusterIP" | "clusterIPs" if left != right && left.parse::<std::net::IpAddr>().is_ok() => {
+                known.insert(format!("word:{left}"), right.clone());
+            }
+            "serverAddress" => {
+                known.insert(format!("word:{left}"), right.clone());
+            }
             _ => {}
         },
         _ => {}
     }
 }
 
-fn learn_events(recorded: &Value, real: &[Value], known: &mut Known) {
+#[test]
+fn values_of_the_recorded_server_are_replaced() {
+    let service = |name: &str, ip: &str, port: u16, time: &str| {
+        serde_json::json!({"metadata": {"name": name, "generateName": "s-", "creationTimestamp": time},
+            "spec": {"clusterIP": ip, "clusterIPs": [ip], "ports": [{"name": "http", "nodePort": port}]}})
+    };
+    let recorded = service("s-abcde", "10.96.3.4", 31000, "2026-01-01T00:00:00Z");
+    let real = service("s-fghij", "10.0.0.7", 32000, "2026-02-02T00:00:00Z");
+    let mut known = KnownValues::new();
+    learn(&recorded, &real, "", &mut known);
+    let mut sent = recorded.clone();
+    substitute_value(&mut sent, "", &known);
+    assert_eq!(sent, real);
+    let path = "/api/v1/namespaces/n/services/s-abcde?fieldSelector=metadata.name=s-abcdef,spec.clusterIP=10.96.3.4";
+    let wanted = "/api/v1/namespaces/n/services/s-fghij?fieldSelector=metadata.name=s-abcdef,spec.clusterIP=10.0.0.7";
+    assert_eq!(substitute(path, &known), wanted);
+    // Items of lists are compared by name: others may stand before them.
+    let item = |name: &str, version: &str| serde_json::json!({"metadata": {"name": name, "resourceVersion": version}});
+    learn(
+        &serde_json::json!({"items": [item("a", "5")]}),
+        &serde_json::json!({"items": [item("0", "7"), item("a", "9")]}),
+        "",
+        &mut known,
+    );
+    assert_eq!(known["rv:5"], "9");
+}
+
+fn learn_events(recorded: &Value, real: &[Value], known: &mut KnownValues) {
     for (left, right) in recorded.as_array().into_iter().flatten().zip(real) {
         learn(left, right, "", known);
     }
 }
 
-pub(super) async fn compare(step: &Value, response: Response<Body>, known: &mut Known) -> Option<String> {
+pub(super) async fn compare(step: &Value, response: Response<Body>, known: &mut KnownValues) -> Option<String> {
     let recorded = &step["response"];
     let status = response.status().as_u16();
     let headers = response.headers().clone();
@@ -232,6 +303,10 @@ pub(super) async fn compare(step: &Value, response: Response<Body>, known: &mut 
     if let (Some(recorded), Some(real)) = (recorded.get("body"), &real) {
         learn(recorded, real, "", known);
     }
+    let etag = (recorded["headers"]["etag"].as_str(), headers.get("etag").and_then(|etag| etag.to_str().ok()));
+    if let (Some(recorded), Some(real)) = etag {
+        known.insert(recorded.trim_matches('"').to_owned(), real.trim_matches('"').to_owned());
+    }
     if step["setup"] == true {
         let expected = recorded["status"].as_u64().unwrap();
         let shown = String::from_utf8_lossy(&body);
@@ -239,8 +314,8 @@ pub(super) async fn compare(step: &Value, response: Response<Body>, known: &mut 
             .then(|| format!("setup: status {status} instead of {expected}: {shown}"));
     }
     let expected = recorded["status"].as_u64().unwrap();
-    let shown = String::from_utf8_lossy(&body);
-    let shown: String = shown.chars().take(600).collect();
+    let text = String::from_utf8_lossy(&body);
+    let shown: String = text.chars().take(600).collect();
     if u64::from(status) != expected {
         let wanted: String = recorded["body"].to_string().chars().take(600).collect();
         return Some(format!("status {status} instead of {expected}: {shown}\n   wanted {wanted}"));
@@ -248,8 +323,8 @@ pub(super) async fn compare(step: &Value, response: Response<Body>, known: &mut 
     if let Some(difference) = compare_headers(recorded, &headers) {
         return Some(difference);
     }
-    if let Some(text) = recorded["body_text"].as_str() {
-        return (shown.trim_end() != text.trim_end()).then(|| format!("body `{shown}` instead of `{text}`"));
+    if let Some(wanted) = recorded["body_text"].as_str().map(|wanted| substitute(wanted, known)) {
+        return (text.trim_end() != wanted.trim_end()).then(|| format!("body `{text}` instead of `{wanted}`"));
     }
     if let Some(shape) = recorded["body_shape"].as_object() {
         let Some(real) = real else { return Some(format!("no JSON: {shown}")) };
@@ -337,7 +412,7 @@ fn short(value: &Value) -> String {
     value.to_string().chars().take(3000).collect()
 }
 
-pub(super) async fn collect_events(server: Arc<Server>, request: Request<Full<Bytes>>) -> Streamed {
+pub(super) async fn collect_events(server: Arc<Server>, request: Request<Full<Bytes>>) -> ObservedStream {
     let response = server.handle(request, None).await;
     let status = response.status().as_u16();
     let headers = response.headers().clone();
@@ -352,11 +427,11 @@ pub(super) async fn collect_events(server: Arc<Server>, request: Request<Full<By
     let is_over = tokio::time::timeout(Duration::from_secs(15), read).await.is_ok();
     let text = String::from_utf8_lossy(&text);
     let events = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    Streamed { status, headers, events, is_over }
+    ObservedStream { status, headers, events, is_over }
 }
 
-pub(super) fn compare_events(scenario: &str, step: &Value, streamed: Streamed) -> Outcome {
-    let Streamed { status, headers, events: mut real, is_over } = streamed;
+pub(super) fn compare_events(scenario: &str, step: &Value, streamed: ObservedStream) -> Outcome {
+    let ObservedStream { status, headers, events: mut real, is_over } = streamed;
     let id = format!("{scenario} {}", step["step"]);
     let recorded = &step["response"];
     if u64::from(status) != recorded["status"].as_u64().unwrap() {

@@ -245,7 +245,8 @@ impl Siege {
         let mut round = 0;
         while self.attack(kind).await {
             // Between its turns a connection is idle long enough for the server to close it.
-            let mut connection = self.place.connect().await;
+            // The oldest silent connection of an address gives way, also one that is just being opened.
+            let Some(mut connection) = self.place.try_connect_as(true).await else { continue };
             loop {
                 round += 1;
                 let body = json!({"metadata": {"annotations": {"round": round.to_string()}}});

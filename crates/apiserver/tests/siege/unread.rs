@@ -14,6 +14,7 @@ use super::Siege;
 use super::attacks::{MALLORY, NOBODY};
 use crate::network::Connection;
 
+const LOG: &str = "/api/v1/namespaces/large/pods/p/log";
 const LARGE: &str = "/api/v1/namespaces/large/configmaps";
 const THINGS: &str = "/apis/siege.example/v1/namespaces/large/things";
 const TABLE: (&str, &str) = ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
@@ -46,8 +47,10 @@ pub(super) async fn prepare(admin: &mut Connection) {
         create(LARGE, json!({"metadata": {"name": format!("m{index}")}, "data": {"k": "v".repeat(900_000)}})).await;
     }
     create("/api/v1/namespaces/large/serviceaccounts", json!({"metadata": {"name": "default"}})).await;
-    let spec = json!({"nodeName": "n", "containers": [{"name": "c", "image": "i"}]});
-    create("/api/v1/namespaces/large/pods", json!({"metadata": {"name": "p"}, "spec": spec})).await;
+    let spec = json!({"nodeName": "node-0", "containers": [{"name": "c", "image": "i"}]});
+    // A node of another process has its log from here.
+    let metadata = json!({"name": "p", "annotations": {"sim.celplane.dev/log": "a line of a log\n".repeat(15_000)}});
+    create("/api/v1/namespaces/large/pods", json!({"metadata": metadata, "spec": spec})).await;
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "l": {"type": "array", "items": {"type": "integer"}}, "s": {"type": "string"}}}}});
     let column = json!({"name": "A", "type": "string", "jsonPath": ".spec.s"});
@@ -67,6 +70,12 @@ pub(super) async fn prepare(admin: &mut Connection) {
         };
         tokio::time::timeout(Duration::from_secs(30), created).await.unwrap();
     }
+    let log = async {
+        while admin.send("GET", LOG, &[], &Value::Null).await.status() != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), log).await.unwrap();
 }
 
 impl Siege {
@@ -90,7 +99,10 @@ impl Siege {
             while self.goes_on(kind) && held.len() < 100 {
                 let answer = connection.try_send("GET", path, &[MALLORY], &Value::Null);
                 match tokio::time::timeout(Duration::from_millis(500), answer).await {
-                    Ok(Ok(answer)) => held.push(answer),
+                    Ok(Ok(answer)) => {
+                        assert!(matches!(answer.status().as_u16(), 200 | 429), "{path}: {}", answer.status());
+                        held.push(answer);
+                    }
                     // Refused, or one that waits: the next one does, too.
                     Ok(Err(_)) => break,
                     Err(_) => {}
@@ -106,7 +118,7 @@ impl Siege {
 
     /// Logs that are followed with a closed window.
     pub(super) async fn followers(&self, kind: usize) {
-        self.leave_unread(kind, "/api/v1/namespaces/large/pods/p/log?follow=true").await;
+        self.leave_unread(kind, &format!("{LOG}?follow=true")).await;
     }
 
     /// YAML whose aliases would become 60 GB, of a user without rights.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use store::Embedded;
+use store::EmbeddedStore;
 
 pub(crate) struct Cluster(pub(crate) Arc<Server>);
 
@@ -28,7 +28,7 @@ impl Cluster {
 
     /// The same with options.
     pub(crate) async fn with(options: Options) -> Self {
-        let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let cluster = Self(Server::start(store, options).await.unwrap());
         cluster.make("/api/v1/namespaces", json!({"metadata": {"name": "ns"}})).await;
         cluster

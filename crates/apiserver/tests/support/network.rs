@@ -15,7 +15,7 @@ use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::ServerName;
 use serde_json::Value;
-use store::Embedded;
+use store::EmbeddedStore;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -56,7 +56,7 @@ impl Network {
     pub async fn start_with(store_options: store::Options, options: Options) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let bundle = Bundle::load_or_create(directory.path(), &addresses()).unwrap();
-        let store = Arc::new(Embedded::in_memory(store_options).unwrap());
+        let store = Arc::new(EmbeddedStore::in_memory(store_options).unwrap());
         let server = Server::start(store, options).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -118,7 +118,12 @@ impl Place {
 
     /// A TLS stream with the administrator's certificate, for HTTP/1.1.
     pub async fn stream_http1(&self) -> tokio_rustls::client::TlsStream<TcpStream> {
-        self.stream_speaking(Some(&self.bundle), b"http/1.1").await.unwrap()
+        self.try_stream_http1().await.unwrap()
+    }
+
+    /// The same; an error if the server closes the connection.
+    pub async fn try_stream_http1(&self) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+        self.stream_speaking(Some(&self.bundle), b"http/1.1").await
     }
 
     async fn stream_speaking(
@@ -156,7 +161,12 @@ impl Place {
 
     /// A connection without a certificate; `None` if the server rejects it.
     pub async fn try_connect(&self) -> Option<Connection> {
-        let stream = TokioIo::new(self.stream_with(None).await.ok()?);
+        self.try_connect_as(false).await
+    }
+
+    /// A connection with the administrator's certificate, or without one; `None` if the server rejects it.
+    pub async fn try_connect_as(&self, is_admin: bool) -> Option<Connection> {
+        let stream = TokioIo::new(self.stream_with(is_admin.then_some(&self.bundle)).await.ok()?);
         let (sender, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.ok()?;
         tokio::spawn(async move {
             let _ = connection.await;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use apiserver::{Options, Server};
 use base64::Engine as _;
 use serde_json::{Value, json};
-use store::Embedded;
+use store::EmbeddedStore;
 
 use super::backend::Backend;
 use super::converters::{event, watch};
@@ -23,7 +23,7 @@ struct Scene {
 
 impl Scene {
     async fn start() -> Self {
-        let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let disabled_admission_plugins = vec!["ServiceAccount".to_owned()];
         let options = Options { tokens: tokens(), disabled_admission_plugins, ..Options::default() };
         Self { server: Server::start(store, options).await.unwrap(), backend: Backend::start().await }

@@ -12,7 +12,7 @@ use apiserver::{Options, Server};
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use store::Embedded;
+use store::EmbeddedStore;
 
 use super::backend::Backend;
 use super::{Answer, ask, difference, difference_of_reviews, here, mask, repeat, tokens};
@@ -126,7 +126,7 @@ async fn custom_resources_are_converted_as_recorded() {
     let gaps = std::fs::read_to_string(root.join("webhooks/conversion_gaps.txt")).unwrap();
     let gaps: BTreeSet<&str> = gaps.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
     let backend = Backend::start().await;
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let service = |port| (("svcs".to_owned(), "hook".to_owned(), port), backend.addresses["good"].to_string());
     let options = Options {
         tokens: tokens(),

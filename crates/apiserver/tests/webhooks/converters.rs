@@ -8,7 +8,7 @@ use base64::Engine as _;
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
-use store::Embedded;
+use store::EmbeddedStore;
 
 use super::backend::Backend;
 use super::{Answer, ask, tokens};
@@ -30,7 +30,7 @@ impl Scene {
     /// With another place of the webhook than its URL.
     async fn with(simulated_backends: SimulatedBackends, service: Option<Value>) -> Self {
         let backend = Backend::start().await;
-        let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let disabled_admission_plugins = vec!["ServiceAccount".to_owned()];
         let options =
             Options { tokens: tokens(), disabled_admission_plugins, simulated_backends, ..Options::default() };

@@ -7,7 +7,7 @@ use apiserver::admission::SimulatedBackends;
 use apiserver::{Options, Server};
 use base64::Engine as _;
 use serde_json::{Value, json};
-use store::Embedded;
+use store::EmbeddedStore;
 
 use super::backend::Backend;
 use super::{Answer, ask, tokens};
@@ -16,7 +16,7 @@ const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwe
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 async fn server(path: &Path, disabled: &[&str], simulated_backends: SimulatedBackends) -> Arc<Server> {
-    let store = Arc::new(Embedded::open(path, store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::open(path, store::Options::default()).unwrap());
     let disabled = disabled.iter().chain(&["ServiceAccount"]).map(|it| (*it).to_owned()).collect();
     let options =
         Options { tokens: tokens(), disabled_admission_plugins: disabled, simulated_backends, ..Options::default() };
@@ -59,13 +59,19 @@ async fn oversized_and_late_answers_are_failed_calls() {
     let server = server(&directory.path().join("store"), &[], SimulatedBackends::Fail).await;
     for (behavior, timeout_seconds, why) in [
         (json!({"do": "allow", "pad": 17 << 20}), 30, "the response is larger than 16777216 bytes"),
+        // It would take 400 MB in memory.
+        (
+            json!({"do": "raw", "body": format!("[{}1]", "1,".repeat(1 << 18))}),
+            30,
+            "the response holds more than 262144 values",
+        ),
         (json!({"do": "allow", "delay": 5}), 1, "context deadline exceeded"),
     ] {
         configure(&server, client(&backend), timeout_seconds).await;
         backend.hooks.set("0", "a", &behavior);
         let answer = make_config_map(&server, "x").await;
         assert_eq!(answer.code, 500);
-        let start = "Internal error occurred: failed calling webhook \"a.example.com\": failed to call webhook: Post ";
+        let start = "Internal error occurred: failed calling webhook \"a.example.com\": failed to call webhook: ";
         let message = answer.body["message"].as_str().unwrap();
         assert!(message.starts_with(start) && message.ends_with(why), "{message}");
         assert_eq!(send(&server, "DELETE", &format!("{CONFIGURATIONS}/hook"), Value::Null).await.code, 200);
@@ -92,6 +98,19 @@ async fn self_signed_certificate_in_the_bundle_is_trusted() {
     assert_eq!(ask(&server, &request).await.code, 200);
     server.settle().await.unwrap();
     assert_eq!(make_config_map(&server, "y").await.code, 500, "the certificate does not have this name");
+}
+
+#[tokio::test]
+async fn expired_certificate_is_reported_with_its_time() {
+    let (directory, backend) = (tempfile::tempdir().unwrap(), Backend::start().await);
+    let server = server(&directory.path().join("store"), &[], SimulatedBackends::Fail).await;
+    let mut client = client(&backend);
+    client["url"] = json!(format!("https://{}/0/a", backend.addresses["expired"]));
+    configure(&server, client, 10).await;
+    let answer = make_config_map(&server, "x").await;
+    let message = answer.body["message"].as_str().unwrap();
+    let why = "x509: certificate has expired or is not yet valid: current time ";
+    assert!(message.contains(why) && message.ends_with("Z is after 2021-01-01T00:00:00Z"), "{message}");
 }
 
 #[tokio::test]

@@ -26,7 +26,7 @@ use client::objects::Selection;
 use client::{Client, Health, Informer, Resource, Shutdown, Stop};
 use http::Method;
 use kubelet::slice_template::SliceTemplate;
-use store::{Embedded, Store};
+use store::{EmbeddedStore, Store};
 use telemetry::metrics::Registry;
 use tokio::task::JoinSet;
 
@@ -168,7 +168,7 @@ struct Report {
 async fn run(workload: &Workload) -> Result<Report> {
     let directory = tempfile::Builder::new().prefix("celplane-bench-").tempdir_in(".")?;
     let store: Arc<dyn Store> =
-        Arc::new(Embedded::open(directory.path().join("store.redb"), store::Options::default())?);
+        Arc::new(EmbeddedStore::open(directory.path().join("store.redb"), store::Options::default())?);
     let features = Features::all_proposals();
     let server = Server::start(store, Options { features, ..Options::default() }).await?;
     let admin = connect(&server, "admin", &["system:masters"]);

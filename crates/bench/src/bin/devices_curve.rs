@@ -10,7 +10,7 @@
 
 use std::process::ExitCode;
 
-use celplane_bench::curve::{self, Measured, Order};
+use celplane_bench::curve::{self, Measurement, Order};
 use celplane_bench::table::Table;
 
 fn main() -> ExitCode {
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         for (devices, count) in scenario.sizes() {
             for order in [Order::Numeric, Order::Text, Order::Random] {
                 let Some(measured) = curve::measure(scenario, devices, count, order) else { continue };
-                let Measured { result, sets, all, is_estimate, visits, cost, remembered } = measured;
+                let Measurement { result, sets, all, is_estimate, visits, cost, remembered } = measured;
                 let share = cost as f64 / all.max(1) as f64 * 100.0;
                 table.row([
                     scenario.name.to_owned(),

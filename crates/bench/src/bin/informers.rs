@@ -21,10 +21,10 @@ use bytes::Bytes;
 use celplane_bench::memory;
 use clap::Parser;
 use client::objects::Selection;
-use client::{Client, Decoded, Informer, Informers, Resource};
+use client::{Client, DecodedObjects, Informer, Informers, Resource};
 use http::{Request, Response};
 use http_body_util::Full;
-use store::Embedded;
+use store::EmbeddedStore;
 
 /// As the product has it.
 #[global_allocator]
@@ -83,7 +83,7 @@ impl tower_service::Service<Request<Full<Bytes>>> for Switch {
 }
 
 async fn start(directory: &Path) -> Result<Arc<Server>> {
-    let store = Embedded::open(directory.join("store.redb"), store::Options::default())?;
+    let store = EmbeddedStore::open(directory.join("store.redb"), store::Options::default())?;
     Ok(Server::start(Arc::new(store), Options::default()).await?)
 }
 
@@ -139,13 +139,13 @@ async fn create(
 }
 
 /// Pods and nodes as one component follows them.
-struct Follows {
+struct FollowedObjects {
     name: &'static str,
     pods: Informer<Pod>,
     nodes: Informer<Node>,
 }
 
-async fn follow(name: &'static str, client: &Client, selects: bool, arguments: &Arguments) -> Result<Follows> {
+async fn follow(name: &'static str, client: &Client, selects: bool, arguments: &Arguments) -> Result<FollowedObjects> {
     let (before, begun) = (memory::resident_bytes().context("memory")?, Instant::now());
     let informers = Informers::new(client.clone());
     let fields = if selects { "spec.nodeName!=".to_owned() } else { String::new() };
@@ -164,14 +164,14 @@ async fn follow(name: &'static str, client: &Client, selects: bool, arguments: &
         pods_took.as_secs_f64() * 1e3,
         (took - pods_took).as_secs_f64() * 1e3
     );
-    Ok(Follows { name, pods, nodes })
+    Ok(FollowedObjects { name, pods, nodes })
 }
 
 #[tokio::main]
 async fn main() -> Result<()> {
     let arguments = Arguments::parse();
     let directory = tempfile::Builder::new().prefix("celplane-bench-").tempdir_in(".")?;
-    let (switch, decoded) = (Switch::default(), Arc::<Decoded>::default());
+    let (switch, decoded) = (Switch::default(), Arc::<DecodedObjects>::default());
     let server = start(directory.path()).await?;
     switch.set(Some(server.clone()));
     let admin = Client::in_process(switch.clone(), "bench");

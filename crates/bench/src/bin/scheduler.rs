@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use celplane_bench::memory;
-use celplane_bench::scheduling::whole::{self, Running, Settings};
+use celplane_bench::scheduling::whole::{self, RunningPlane, Settings};
 use celplane_bench::scheduling::workload::Workload;
 use celplane_bench::scheduling::{Size, core, soak, workload};
 use clap::Parser;
@@ -67,7 +67,7 @@ struct Arguments {
 
 impl Arguments {
     fn settings(&self) -> Settings {
-        let running = self.kubeconfig.clone().map(|kubeconfig| Running {
+        let running = self.kubeconfig.clone().map(|kubeconfig| RunningPlane {
             kubeconfig,
             processes: self.processes.clone(),
             has_nodes: self.running,

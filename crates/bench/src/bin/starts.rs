@@ -1,4 +1,5 @@
-//! Time, processor time and memory of starts: `celplane up`, and `kube-apiserver` with `etcd` as envtest starts them.
+//! Time, processor time and memory of starts: `celplane up`, `celplane apiserver`, and `kube-apiserver` with `etcd` as
+//! envtest starts them.
 //!
 //! `cargo build --release -p celplane && cargo run --release -p celplane-bench --bin starts -- --assets /path/to/upstream`
 
@@ -43,21 +44,23 @@ struct Arguments {
 
 /// A way to start a control plane.
 enum Kind {
-    /// `celplane up` in memory, with this many simulated nodes.
-    Up { binary: PathBuf, nodes: usize },
+    /// `celplane` in memory, with these arguments.
+    Celplane { binary: PathBuf, arguments: &'static [&'static str] },
     /// `etcd` and `kube-apiserver` of a directory.
     Assets(PathBuf),
 }
 
 /// A running control plane: the processes in the order in which they are stopped.
-struct Running {
+struct RunningPlane {
     processes: Vec<Child>,
     _directory: tempfile::TempDir,
 }
 
 /// One start.
-struct Measured {
+struct StartMeasurement {
     ready: Duration,
+    /// Processor time of all its processes, until it was ready.
+    processor: Duration,
     stopped: Duration,
     /// Most memory of all its processes, until it was ready.
     peak_bytes: u64,
@@ -66,34 +69,35 @@ struct Measured {
 impl Kind {
     fn name(&self) -> String {
         match self {
-            Self::Up { nodes, .. } => format!("`celplane up --nodes {nodes}`"),
+            Self::Celplane { arguments, .. } => format!("`celplane {}`", arguments.join(" ")),
             Self::Assets(directory) => format!("`kube-apiserver` and `etcd` in {}", directory.display()),
         }
     }
 
-    fn start(&self) -> Result<Running> {
+    fn start(&self) -> Result<RunningPlane> {
         let directory = tempfile::tempdir()?;
         // Children of a start that fails are ended by the drop.
-        let mut running = Running { processes: Vec::new(), _directory: directory };
+        let mut running = RunningPlane { processes: Vec::new(), _directory: directory };
         match self {
-            Self::Up { binary, nodes } => start_up(binary, *nodes, &mut running)?,
+            Self::Celplane { binary, arguments } => start_celplane(binary, arguments, &mut running)?,
             Self::Assets(assets) => start_assets(assets, &mut running)?,
         }
         Ok(running)
     }
 
-    fn measure(&self) -> Result<Measured> {
+    fn measure(&self) -> Result<StartMeasurement> {
         let begun = Instant::now();
         let running = self.start()?;
         let ready = begun.elapsed();
+        let processor = running.processes.iter().filter_map(|process| processor(process.id())).sum();
         let peak_bytes = running.processes.iter().filter_map(|process| peak_bytes(process.id())).sum();
         let begun = Instant::now();
         running.stop()?;
-        Ok(Measured { ready, stopped: begun.elapsed(), peak_bytes })
+        Ok(StartMeasurement { ready, processor, stopped: begun.elapsed(), peak_bytes })
     }
 }
 
-impl Running {
+impl RunningPlane {
     /// Stops the processes one after the other, as envtest does.
     fn stop(mut self) -> Result<()> {
         for process in &mut self.processes {
@@ -105,7 +109,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningPlane {
     fn drop(&mut self) {
         for process in &mut self.processes {
             // It may already have exited.
@@ -136,18 +140,18 @@ fn wait(process: &mut Child, log: &Path, mut is_ready: impl FnMut() -> bool) -> 
     Ok(())
 }
 
-fn start_up(binary: &Path, nodes: usize, running: &mut Running) -> Result<()> {
+fn start_celplane(binary: &Path, arguments: &[&str], running: &mut RunningPlane) -> Result<()> {
     let directory = running._directory.path().to_owned();
     let (ready, log) = (directory.join("ready.json"), directory.join("log"));
     let mut command = Command::new(binary);
-    command.args(["up", "--ephemeral", "--port=0"]).arg(format!("--nodes={nodes}"));
+    command.args(arguments).args(["--ephemeral", "--port=0"]);
     command.arg("--data-dir").arg(directory.join("data")).arg("--ready-file").arg(&ready);
     running.processes.push(spawn(&mut command, &log)?);
     let process = running.processes.last_mut().context("it was just started")?;
     wait(process, &log, || ready.exists())
 }
 
-fn start_assets(assets: &Path, running: &mut Running) -> Result<()> {
+fn start_assets(assets: &Path, running: &mut RunningPlane) -> Result<()> {
     let directory = running._directory.path().to_owned();
     let free_port = || Ok::<_, std::io::Error>(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port());
     let (client, server) = (free_port()?, free_port()?);
@@ -227,49 +231,67 @@ fn peak_bytes(process: u32) -> Option<u64> {
     Some(line.trim().trim_end_matches(" kB").parse::<u64>().ok()?.saturating_mul(1024))
 }
 
-/// Processor time of all children that have ended, in seconds.
-fn children_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+/// Processor time of a process so far: the nanoseconds of its threads, or, if that is more, the hundredths of seconds of the
+/// process, which include threads that have ended.
+fn processor(process: u32) -> Option<Duration> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let nanoseconds = threads.filter_map(|thread| {
+        let text = std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    });
+    let ticks = cpu_seconds(&format!("/proc/{process}/stat"), 11);
+    Some(Duration::from_nanos(nanoseconds.sum()).max(Duration::from_secs_f64(ticks)))
+}
+
+/// User and system time from two fields of a file of process times.
+fn cpu_seconds(file: &str, first_field: usize) -> f64 {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
     let fields = text.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let ticks = fields.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<f64>().ok());
+    let ticks = fields.split_whitespace().skip(first_field).take(2).filter_map(|field| field.parse::<f64>().ok());
     // Linux counts process times in hundredths, independent of the kernel's tick.
     ticks.sum::<f64>() / 100.0
 }
 
+/// Processor time of all children that have ended, in seconds.
+fn children_seconds() -> f64 {
+    cpu_seconds("/proc/self/stat", 13)
+}
+
 /// The value that this part of all does not exceed.
-fn quantile(values: &mut [Duration], part: f64) -> Duration {
-    values.sort();
+fn quantile<T: Ord + Copy + Default>(values: &mut [T], part: f64) -> T {
+    values.sort_unstable();
     let index = (values.len() as f64 * part).ceil() as usize;
     values.get(index.saturating_sub(1)).copied().unwrap_or_default()
 }
 
-fn row(kind: &Kind, measured: &[Measured], processor_seconds: f64) {
-    let ms = |time: Duration| format!("{:.0} ms", time.as_secs_f64() * 1e3);
-    let mut ready: Vec<Duration> = measured.iter().map(|it| it.ready).collect();
-    let mut stopped: Vec<Duration> = measured.iter().map(|it| it.stopped).collect();
+fn row(kind: &Kind, measured: &[StartMeasurement]) {
+    let times = |of: fn(&StartMeasurement) -> Duration| {
+        let mut values: Vec<Duration> = measured.iter().map(of).collect();
+        let (median, high) = (quantile(&mut values, 0.5), quantile(&mut values, 0.99));
+        format!("{:.0} · {:.0} ms", median.as_secs_f64() * 1e3, high.as_secs_f64() * 1e3)
+    };
     let mut bytes: Vec<u64> = measured.iter().map(|it| it.peak_bytes).collect();
-    bytes.sort_unstable();
-    let bytes = bytes.get(bytes.len() / 2).copied().unwrap_or_default();
+    let (median, high) = (quantile(&mut bytes, 0.5), quantile(&mut bytes, 0.99));
     println!(
-        "| {} | {} | {} | {:.0} ms | {} | {} |",
+        "| {} | {} | {} | {} · {} | {} |",
         kind.name(),
-        ms(quantile(&mut ready, 0.5)),
-        ms(quantile(&mut ready, 0.99)),
-        processor_seconds * 1e3 / measured.len().max(1) as f64,
-        size(bytes as f64),
-        ms(quantile(&mut stopped, 0.5)),
+        times(|it| it.ready),
+        times(|it| it.processor),
+        size(median as f64),
+        size(high as f64),
+        times(|it| it.stopped),
     );
 }
 
 /// Starts many at once, and stops them.
 fn beside(kind: &Kind, count: usize) -> Result<()> {
     let (before, begun) = (children_seconds(), Instant::now());
-    let started: Vec<Result<Running>> = std::thread::scope(|scope| {
+    let started: Vec<Result<RunningPlane>> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(|| kind.start())).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a thread panicked"))).collect()
     });
     let ready = begun.elapsed();
-    let started: Vec<Running> = started.into_iter().collect::<Result<_>>()?;
+    let started: Vec<RunningPlane> = started.into_iter().collect::<Result<_>>()?;
     let all = started.iter().flat_map(|it| &it.processes);
     let bytes: u64 = all.filter_map(|process| peak_bytes(process.id())).sum();
     for running in started {
@@ -294,22 +316,22 @@ fn main() -> Result<()> {
     for name in ["kube-apiserver", "etcd"] {
         std::os::unix::fs::symlink(&binary, links.path().join(name))?;
     }
-    let mut kinds: Vec<Kind> = [0, 3].map(|nodes| Kind::Up { binary: binary.clone(), nodes }).into();
+    let direct: [&[&str]; 3] = [&["apiserver"], &["up", "--nodes=0"], &["up", "--nodes=3"]];
+    let mut kinds: Vec<Kind> =
+        direct.map(|arguments| Kind::Celplane { binary: binary.clone(), arguments }).into_iter().collect();
     kinds.push(Kind::Assets(links.path().to_owned()));
     kinds.extend(arguments.assets.into_iter().map(Kind::Assets));
-    let mut measured: Vec<(Vec<Measured>, f64)> = kinds.iter().map(|_| Default::default()).collect();
+    let mut measured: Vec<Vec<StartMeasurement>> = kinds.iter().map(|_| Vec::new()).collect();
     // In turn: what the machine does besides disturbs all alike.
     for _ in 0..arguments.starts {
-        for (kind, (all, processor)) in kinds.iter().zip(&mut measured) {
-            let before = children_seconds();
+        for (kind, all) in kinds.iter().zip(&mut measured) {
             all.push(kind.measure().with_context(|| kind.name())?);
-            *processor += children_seconds() - before;
         }
     }
-    println!("| {} starts each | ready, median | p99 | processor, mean | memory | stop |", arguments.starts);
-    println!("|---|---|---|---|---|---|");
-    for (kind, (all, processor)) in kinds.iter().zip(&measured) {
-        row(kind, all, *processor);
+    println!("| {} starts each, median · p99 | ready | processor | memory | stop |", arguments.starts);
+    println!("|---|---|---|---|---|");
+    for (kind, all) in kinds.iter().zip(&measured) {
+        row(kind, all);
     }
     if arguments.beside > 0 {
         println!("\n| side by side | | all ready | processor, with stop | memory |\n|---|---|---|---|---|");
@@ -329,12 +351,14 @@ mod tests {
         let mut values: Vec<Duration> = (1..=50).rev().map(Duration::from_millis).collect();
         assert_eq!(quantile(&mut values, 0.5), Duration::from_millis(25));
         assert_eq!(quantile(&mut values, 0.99), Duration::from_millis(50));
-        assert_eq!(quantile(&mut [], 0.5), Duration::ZERO);
+        assert_eq!(quantile::<Duration>(&mut [], 0.5), Duration::ZERO);
     }
 
     #[test]
     fn own_memory_is_read() {
         assert!(peak_bytes(std::process::id()).is_some_and(|bytes| bytes > 1 << 20));
         assert_eq!(peak_bytes(u32::MAX), None);
+        assert!(processor(std::process::id()).is_some_and(|time| time > Duration::ZERO));
+        assert_eq!(processor(u32::MAX), None);
     }
 }

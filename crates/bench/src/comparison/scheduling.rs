@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result};
 use super::Size;
 use super::control_plane::ControlPlane;
 use super::figures::{Group, Unit};
-use crate::scheduling::whole::{self, Running, Settings};
+use crate::scheduling::whole::{self, RunningPlane, Settings};
 use crate::scheduling::{self, workload};
 
 /// Workloads that Kubernetes can run as well.
@@ -32,7 +32,7 @@ pub fn measure(plane: &ControlPlane, name: &str, size: Size, contestant: usize, 
     let workloads = workload::all()?;
     let workload = workloads.iter().find(|workload| workload.name == name).context("no such workload")?;
     let size = scheduling::Size { nodes: size.nodes, pods: size.scheduled, sets: 10 };
-    let running = Running {
+    let running = RunningPlane {
         kubeconfig: plane.kubeconfig.clone(),
         processes: plane.processes(),
         has_nodes: false,

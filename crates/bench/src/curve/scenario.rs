@@ -1,7 +1,7 @@
 //! Constraints of several kinds, and devices that satisfy them or do not.
 
 use cel::value::Value;
-use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::compile::CompiledExpression;
 use cel_kubernetes::environments::device::Device;
 use cel_kubernetes::environments::{Dialect, devices};
 use cel_kubernetes::libraries::semver::SemverValue;
@@ -60,7 +60,7 @@ impl Scenario {
         SIZES.into_iter().flat_map(counts).filter(|(devices, count)| count < devices)
     }
 
-    pub(super) fn compile(&self, count: usize) -> Option<Compiled> {
+    pub(super) fn compile(&self, count: usize) -> Option<CompiledExpression> {
         let environment = devices::environment(Dialect::CELPLANE).ok()?;
         environment.compile(&(self.expression)(count)).ok()
     }

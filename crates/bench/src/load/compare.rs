@@ -3,7 +3,7 @@
 //! The runs alternate, and which of the two comes first does as well, so that a busy moment of the machine hits both; what
 //! counts is the median of all runs.
 
-use super::plan::Measured;
+use super::plan::Measurements;
 use super::report::{Unit, values};
 use crate::table::Table;
 
@@ -13,10 +13,10 @@ const TOLERANCE: f64 = 0.05;
 /// Measurements of both programs.
 #[derive(Debug, Default)]
 pub struct Comparison {
-    /// The runs of the one that others are compared with,
-    pub before: Vec<Measured>,
-    /// and those of the other one.
-    pub after: Vec<Measured>,
+    /// Runs of the server that the other one is compared with.
+    pub before: Vec<Measurements>,
+    /// Runs of the other server.
+    pub after: Vec<Measurements>,
 }
 
 /// One figure of both.
@@ -46,7 +46,7 @@ impl Row {
 
 impl Comparison {
     fn rows(&self) -> Vec<Row> {
-        let of = |runs: &[Measured]| -> Vec<Vec<(String, Unit, f64)>> { runs.iter().map(values).collect() };
+        let of = |runs: &[Measurements]| -> Vec<Vec<(String, Unit, f64)>> { runs.iter().map(values).collect() };
         let (before, after) = (of(&self.before), of(&self.after));
         let names = after.first().map(Vec::as_slice).unwrap_or_default().iter().enumerate();
         let rows = names.map(|(place, (name, unit, _))| {

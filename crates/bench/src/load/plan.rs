@@ -11,7 +11,7 @@ use super::pods::{self, Requests};
 use super::progress::Progress;
 use super::target::{Target, processor_seconds};
 use super::watchers::{self, Delivery};
-use super::workers::{self, Outcome, Until};
+use super::workers::{self, EndCondition, Outcome};
 
 /// Amount of load.
 #[derive(Debug, Clone, Copy)]
@@ -58,14 +58,14 @@ pub struct Lists {
 
 /// All measurements.
 #[derive(Debug, Clone)]
-pub struct Measured {
+pub struct Measurements {
     /// Time from the start of the process to the first successful `/readyz`.
     pub ready: Option<Duration>,
     /// Memory before the first request.
     pub idle_bytes: Option<u64>,
-    /// with all pods made,
+    /// Memory once all pods are created.
     pub filled_bytes: Option<u64>,
-    /// and at the end.
+    /// Memory at the end.
     pub loaded_bytes: Option<u64>,
     /// Number of pods.
     pub pods: usize,
@@ -87,7 +87,7 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 ///
 /// # Errors
 /// Those of the network, and answers that are not the expected ones.
-pub async fn run(target: &Target, settings: Settings) -> Result<Measured> {
+pub async fn run(target: &Target, settings: Settings) -> Result<Measurements> {
     let progress = Progress::default();
     let requests = Requests::new(target.endpoint.address.clone(), settings.gzip);
     let idle_bytes = target.resident_bytes();
@@ -97,8 +97,8 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Measured> {
 
     let bodies: Vec<Arc<[u8]>> =
         (0..settings.pods).map(|number| requests.create_pod(&pods::name(number)).into()).collect();
-    let count = Until::Count(u64::try_from(settings.pods)?);
-    let before = Used::now(target);
+    let count = EndCondition::Count(u64::try_from(settings.pods)?);
+    let before = CpuReading::now(target);
     let outcome;
     (connections, outcome) = workers::run(connections, count, 201, "creates", &progress, pick(bodies)).await?;
     steps.push(("creates", before.step(target, outcome)));
@@ -106,8 +106,8 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Measured> {
 
     let bodies: Vec<Arc<[u8]>> =
         (0..settings.pods).map(|number| requests.get_pod(&pods::name(number)).into()).collect();
-    let time = Until::Time(settings.time);
-    let before = Used::now(target);
+    let time = EndCondition::Time(settings.time);
+    let before = CpuReading::now(target);
     let outcome;
     (connections, outcome) = workers::run(connections, time, 200, "gets", &progress, pick(bodies)).await?;
     steps.push(("gets", before.step(target, outcome)));
@@ -120,7 +120,7 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Measured> {
         let request = requests.list_pods(accept);
         let mut latencies = Latencies::default();
         let mut bytes = 0;
-        let before = Used::now(target);
+        let before = CpuReading::now(target);
         for round in 0..settings.lists {
             progress.show(name, u64::from(round), u64::from(settings.lists));
             let asked = Instant::now();
@@ -137,7 +137,7 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Measured> {
     }
 
     let (documents, rotating) = (documents(first, &requests, settings.pods.min(1000)).await?, requests.clone());
-    let before = Used::now(target);
+    let before = CpuReading::now(target);
     let update = move |number: u64| -> Arc<[u8]> {
         let at = usize::try_from(number).unwrap_or(0).checked_rem(documents.len()).unwrap_or(0);
         let document = documents.get(at).map_or("", String::as_str);
@@ -148,7 +148,7 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Measured> {
     steps.push(("updates", before.step(target, outcome)));
 
     let (rotating, pods) = (requests.clone(), u64::try_from(settings.pods)?);
-    let before = Used::now(target);
+    let before = CpuReading::now(target);
     let patch = move |number: u64| -> Arc<[u8]> {
         let at = usize::try_from(number.checked_rem(pods).unwrap_or(0)).unwrap_or(0);
         rotating.patch_pod(&pods::name(at), number.saturating_add(1)).into()
@@ -171,7 +171,7 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Measured> {
     };
     let loaded_bytes = target.resident_bytes();
     let (ready, pods) = (target.ready, settings.pods);
-    Ok(Measured { ready, idle_bytes, filled_bytes, loaded_bytes, pods, steps, lists, delivery })
+    Ok(Measurements { ready, idle_bytes, filled_bytes, loaded_bytes, pods, steps, lists, delivery })
 }
 
 /// Hands out prepared requests in turn.
@@ -207,12 +207,12 @@ async fn documents(connection: &mut Connection, requests: &Requests, count: usiz
 }
 
 /// Processor time up to some moment.
-struct Used {
+struct CpuReading {
     server: f64,
     own: Option<f64>,
 }
 
-impl Used {
+impl CpuReading {
     fn now(target: &Target) -> Self {
         Self { server: target.processor_seconds(), own: processor_seconds("self") }
     }

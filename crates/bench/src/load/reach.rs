@@ -13,7 +13,7 @@ use super::pods::{self, NAMESPACE, Requests};
 use super::progress::Progress;
 use super::tally::{self, Tally};
 use super::target::Target;
-use super::workers::{self, Until};
+use super::workers::{self, EndCondition};
 
 /// Amount of load.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ pub struct Settings {
     pub time: Duration,
     /// Number of watchers that start over.
     pub restarts: usize,
-    /// The history is filled by this many changes per second,
+    /// Number of changes per second that fill the history.
     pub history_changes_per_second: u32,
     /// Duration for measuring the history; zero disables it.
     pub history: Duration,
@@ -62,11 +62,11 @@ pub struct Reach {
     pub idle: Cost,
     /// Changes with all watchers.
     pub watched: Cost,
-    /// For how long a watcher that starts over waits for its pods, on average,
+    /// Average time until a watcher that starts over has received its pods.
     pub restart: Duration,
     /// Number of pods in its events.
     pub restart_events: u64,
-    /// and what that costs the server.
+    /// Processor time of the server for it.
     pub restart_processor_seconds: f64,
     /// Minimum age of the oldest version from which a watcher can resume.
     pub history: Option<Duration>,
@@ -108,7 +108,7 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
             requests.send("POST", &pods::collection(), "application/json", &body).into()
         }
     };
-    let count = Until::Count(u64::try_from(settings.pods)?);
+    let count = EndCondition::Count(u64::try_from(settings.pods)?);
     (connections, _) = workers::run(connections, count, 201, "pods", &progress, create).await?;
     let filled = target.resident_bytes();
     let mut changer = Changer { requests: requests.clone(), connections, pods: settings.pods, next: Arc::default() };
@@ -130,13 +130,13 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
         }
     }
     progress.clear();
-    let idle = Used::now(target);
+    let idle = CpuReading::now(target);
     tokio::time::sleep(settings.time).await;
     let idle = idle.cost(target, 0);
     let watched = changer.cost(target, rate, settings.time).await?;
     // What is under way arrives.
     let changed = Instant::now();
-    while tally.told() < watched.changes && changed.elapsed() < ARRIVAL {
+    while tally.reported() < watched.changes && changed.elapsed() < ARRIVAL {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     // And events that must not arrive.
@@ -147,7 +147,7 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
     }
     tally.check(watched.changes)?;
 
-    let used = Used::now(target);
+    let used = CpuReading::now(target);
     let (mut waited, mut restart_events) = (Duration::ZERO, 0);
     let restarts = settings.restarts.min(settings.nodes).max(1);
     for number in 0..restarts {
@@ -155,13 +155,13 @@ pub async fn run(target: &Target, settings: Settings) -> Result<Reach> {
         let expected = settings.pods.div_ceil(settings.nodes.max(1));
         let asked = Instant::now();
         connection.send(&watch_of(&requests, &node(number), None)).await?;
-        let (mut told, mut chunk) = (0_usize, Vec::new());
-        while told < expected {
+        let (mut reported, mut chunk) = (0_usize, Vec::new());
+        while reported < expected {
             next_chunk(&mut connection, &mut chunk).await?.context("the watch ended")?;
-            told = told.saturating_add(chunk.iter().filter(|byte| **byte == b'\n').count());
+            reported = reported.saturating_add(chunk.iter().filter(|byte| **byte == b'\n').count());
         }
         waited = waited.saturating_add(asked.elapsed());
-        restart_events = u64::try_from(told)?;
+        restart_events = u64::try_from(reported)?;
     }
     let restart_cost = used.cost(target, 0);
     let restart = waited.checked_div(u32::try_from(restarts)?).unwrap_or_default();
@@ -205,7 +205,7 @@ impl Changer {
 
     /// Changes pods for a time, and returns the cost.
     async fn cost(&mut self, target: &Target, per_second: u32, time: Duration) -> Result<Cost> {
-        let used = Used::now(target);
+        let used = CpuReading::now(target);
         let changes = self.run(per_second, time).await?;
         Ok(used.cost(target, changes))
     }
@@ -252,7 +252,7 @@ async fn history(target: &Target, changer: &mut Changer, settings: Settings) -> 
     connection.send(&changer.requests.get(&path, "application/json")).await?;
     let read = async {
         let mut chunk = Vec::new();
-        while tally.told() < changes {
+        while tally.reported() < changes {
             next_chunk(&mut connection, &mut chunk).await?.context("the watch ended")?;
             if find(&chunk, br#"{"type":"ERROR""#).is_some() {
                 let text = String::from_utf8_lossy(&chunk);
@@ -264,7 +264,7 @@ async fn history(target: &Target, changer: &mut Changer, settings: Settings) -> 
     };
     match tokio::time::timeout(settings.history.max(ARRIVAL), read).await {
         Ok(read) => read?,
-        Err(_) => bail!("a watcher {age:?} behind was told only {} of {changes} changes", tally.told()),
+        Err(_) => bail!("a watcher {age:?} behind was told only {} of {changes} changes", tally.reported()),
     }
     tally.check(changes)?;
     let rate = changes as f64 / age.as_secs_f64();
@@ -299,12 +299,12 @@ async fn next_chunk(connection: &mut Connection, chunk: &mut Vec<u8>) -> Result<
 }
 
 /// Processor time up to some moment.
-struct Used {
+struct CpuReading {
     at: Instant,
     seconds: f64,
 }
 
-impl Used {
+impl CpuReading {
     fn now(target: &Target) -> Self {
         Self { at: Instant::now(), seconds: target.processor_seconds() }
     }
@@ -340,7 +340,7 @@ pub async fn crowd(target: &Target, watches: usize, objects: usize, time: Durati
             requests.create_pod(&pods::name(usize::try_from(number).unwrap_or_default())).into()
         }
     };
-    let count = Until::Count(u64::try_from(objects)?);
+    let count = EndCondition::Count(u64::try_from(objects)?);
     (connections, _) = workers::run(connections, count, 201, "pods", &progress, create).await?;
     let resident = || target.resident_bytes().unwrap_or_default();
     let before = resident();
@@ -363,7 +363,8 @@ pub async fn crowd(target: &Target, watches: usize, objects: usize, time: Durati
             requests.patch_pod(&pods::name(at), number.saturating_add(1)).into()
         }
     };
-    let (_connections, outcome) = workers::run(connections, Until::Time(time), 200, "writes", &progress, patch).await?;
+    let (_connections, outcome) =
+        workers::run(connections, EndCondition::Time(time), 200, "writes", &progress, patch).await?;
     most = most.max(resident());
     let watches = held.len();
     drop(held);

@@ -1,6 +1,6 @@
 //! Measurements next to those of kube-apiserver with etcd, and our goals.
 
-use super::plan::{Lists, Measured};
+use super::plan::{Lists, Measurements};
 use crate::memory::size;
 use crate::table::{NONE, Table, time};
 
@@ -63,7 +63,7 @@ struct Figure {
 
 /// The table of everything.
 #[must_use]
-pub fn table(measured: &Measured) -> Table {
+pub fn table(measured: &Measurements) -> Table {
     let header = ["", "", "p50", "p99", "recorded*", "ratio", "goal", ""];
     let mut table = Table::new(header.map(String::from));
     for figure in figures(measured) {
@@ -74,13 +74,13 @@ pub fn table(measured: &Measured) -> Table {
 
 /// Whether every goal that was measured is reached.
 #[must_use]
-pub fn is_reached(measured: &Measured) -> bool {
+pub fn is_reached(measured: &Measurements) -> bool {
     figures(measured).iter().all(|figure| figure.is_reached() != Some(false))
 }
 
 /// Processor time per request, of server and load generator.
 #[must_use]
-pub fn costs(measured: &Measured) -> Table {
+pub fn costs(measured: &Measurements) -> Table {
     let mut table = Table::new(["processor time per request", "server", "load generator"].map(String::from));
     for (name, step) in &measured.steps {
         let cell = |seconds: Option<f64>| seconds.map_or(NONE.to_owned(), seconds_text);
@@ -93,13 +93,13 @@ pub fn costs(measured: &Measured) -> Table {
 }
 
 /// All figures, and the server's processor time per request: name, unit, value, always in the same order.
-pub(super) fn values(measured: &Measured) -> Vec<(String, Unit, f64)> {
+pub(super) fn values(measured: &Measurements) -> Vec<(String, Unit, f64)> {
     let figures = figures(measured).into_iter().map(|figure| (figure.name, figure.unit, figure.value));
     figures.chain(processor_times(measured)).collect()
 }
 
 /// The server's processor time for one request of each kind.
-fn processor_times(measured: &Measured) -> impl Iterator<Item = (String, Unit, f64)> {
+fn processor_times(measured: &Measurements) -> impl Iterator<Item = (String, Unit, f64)> {
     let steps = measured.steps.iter().map(|(name, step)| (*name, step.server_seconds));
     let lists = measured.lists.iter().map(|list| (list.name, list.server_seconds));
     let show = |(name, seconds): (&str, Option<f64>)| {
@@ -108,7 +108,7 @@ fn processor_times(measured: &Measured) -> impl Iterator<Item = (String, Unit, f
     steps.chain(lists).map(show)
 }
 
-fn figures(measured: &Measured) -> Vec<Figure> {
+fn figures(measured: &Measurements) -> Vec<Figure> {
     let scale = measured.pods as f64 / recorded::PODS;
     let mut figures = Vec::new();
     let mut add = |name: &str, unit: Unit, value: f64, recorded: Option<f64>, goal: Option<Goal>| {

@@ -33,7 +33,7 @@ pub struct Tally {
 
 #[derive(Debug, Default)]
 struct Counts {
-    told: HashSet<u64>,
+    reported: HashSet<u64>,
     /// Events of changes that their watcher knew.
     repeated: u64,
     /// Events of another node's pods, or of changes from before.
@@ -61,7 +61,7 @@ impl Tally {
             let node = |change| pod_of(change, self.pods).checked_rem(self.nodes).unwrap_or_default();
             match change.filter(|change| node(*change) == watcher) {
                 None => counts.astray = counts.astray.saturating_add(1),
-                Some(change) if counts.told.insert(change) => {}
+                Some(change) if counts.reported.insert(change) => {}
                 Some(_) => counts.repeated = counts.repeated.saturating_add(1),
             }
         }
@@ -69,8 +69,8 @@ impl Tally {
 
     /// Number of changes that reached their watcher.
     #[must_use]
-    pub fn told(&self) -> u64 {
-        u64::try_from(self.counts().told.len()).unwrap_or(u64::MAX)
+    pub fn reported(&self) -> u64 {
+        u64::try_from(self.counts().reported.len()).unwrap_or(u64::MAX)
     }
 
     /// Whether all changes came as they should.
@@ -78,12 +78,12 @@ impl Tally {
     /// # Errors
     /// What came instead.
     pub fn check(&self, changes: u64) -> Result<()> {
-        let (told, counts) = (self.told(), self.counts());
-        if told == changes && counts.repeated == 0 && counts.astray == 0 {
+        let (reported, counts) = (self.reported(), self.counts());
+        if reported == changes && counts.repeated == 0 && counts.astray == 0 {
             return Ok(());
         }
         let (repeated, astray) = (counts.repeated, counts.astray);
-        bail!("of {changes} changes watchers were told {told}, {repeated} of them again, and {astray} not theirs")
+        bail!("of {changes} changes watchers were told {reported}, {repeated} of them again, and {astray} not theirs")
     }
 }
 
@@ -95,16 +95,18 @@ mod tests {
     fn each_change_comes_once_to_its_watcher() {
         let event =
             |change: u64| format!("{{\"object\":{{{}{:020}\"}}}}\n", round_mark(), round_of(change)).into_bytes();
-        let told = |events: &[(usize, u64)]| {
+        let reported = |events: &[(usize, u64)]| {
             let tally = Tally::new(10, 4, 2);
             events.iter().for_each(|(watcher, change)| tally.read(*watcher, &event(*change)));
             tally.check(3).map_err(|error| error.to_string())
         };
         let well = [(0, 10), (1, 11), (0, 12)];
-        assert_eq!(told(&well), Ok(()));
-        assert!(told(&well[..2]).unwrap_err().contains("told 2, 0 of them again, and 0"));
-        assert!(told(&[(0, 10), (1, 11), (0, 12), (0, 10)]).unwrap_err().contains("told 3, 1 of them again, and 0"));
-        assert!(told(&[(0, 10), (0, 11), (0, 12)]).unwrap_err().contains("told 2, 0 of them again, and 1"));
-        assert!(told(&[(0, 8), (1, 11), (0, 12)]).unwrap_err().contains("told 2, 0 of them again, and 1"));
+        assert_eq!(reported(&well), Ok(()));
+        assert!(reported(&well[..2]).unwrap_err().contains("told 2, 0 of them again, and 0"));
+        assert!(
+            reported(&[(0, 10), (1, 11), (0, 12), (0, 10)]).unwrap_err().contains("told 3, 1 of them again, and 0")
+        );
+        assert!(reported(&[(0, 10), (0, 11), (0, 12)]).unwrap_err().contains("told 2, 0 of them again, and 1"));
+        assert!(reported(&[(0, 8), (1, 11), (0, 12)]).unwrap_err().contains("told 2, 0 of them again, and 1"));
     }
 }

@@ -20,7 +20,7 @@ pub struct Delivery {
     pub latencies: Latencies,
     /// Number of writes.
     pub writes: u64,
-    /// and how long they took together, until the last event was there.
+    /// Time from the first write to the last event.
     pub took: Duration,
     /// Time until all watchers were connected.
     pub connected: Duration,

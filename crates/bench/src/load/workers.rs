@@ -13,7 +13,7 @@ use super::progress::Progress;
 
 /// End of the work.
 #[derive(Debug, Clone, Copy)]
-pub enum Until {
+pub enum EndCondition {
     /// After this many requests.
     Count(u64),
     /// After this time.
@@ -56,7 +56,7 @@ pub async fn connect(endpoint: &Endpoint, count: usize) -> Result<Vec<Connection
 /// Those of the network, and other codes.
 pub async fn run(
     connections: Vec<Connection>,
-    until: Until,
+    until: EndCondition,
     expected: u16,
     step: &str,
     progress: &Progress,
@@ -66,12 +66,12 @@ pub async fn run(
     let request = Arc::new(request);
     let started = Instant::now();
     let count_max = match until {
-        Until::Count(count) => count,
-        Until::Time(_) => u64::MAX,
+        EndCondition::Count(count) => count,
+        EndCondition::Time(_) => u64::MAX,
     };
     let deadline = match until {
-        Until::Time(time) => started.checked_add(time),
-        Until::Count(_) => None,
+        EndCondition::Time(time) => started.checked_add(time),
+        EndCondition::Count(_) => None,
     };
     let tasks: Vec<_> = connections
         .into_iter()
@@ -112,8 +112,8 @@ pub async fn run(
                 _ = tick.tick() => {
                     let done = next.load(Ordering::Relaxed);
                     let (done, of) = match until {
-                        Until::Count(count) => (done.min(count), count),
-                        Until::Time(time) => (u64::try_from(started.elapsed().as_millis())?, u64::try_from(time.as_millis())?),
+                        EndCondition::Count(count) => (done.min(count), count),
+                        EndCondition::Time(time) => (u64::try_from(started.elapsed().as_millis())?, u64::try_from(time.as_millis())?),
                     };
                     progress.show(step, done, of);
                 }

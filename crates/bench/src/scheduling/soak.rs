@@ -10,14 +10,14 @@ use super::workload::Workload;
 
 /// Result of a soak test.
 #[derive(Debug)]
-pub struct Soaked {
+pub struct SoakResult {
     /// Number of pods that were created, bound and deleted.
     pub pods: usize,
     /// Memory at the end of each round.
     pub resident_bytes: Vec<u64>,
 }
 
-impl Soaked {
+impl SoakResult {
     /// The mean of the last third beside that of the middle third.
     #[must_use]
     pub fn growth(&self) -> Option<f64> {
@@ -36,10 +36,10 @@ impl Soaked {
 ///
 /// # Errors
 /// Something could not be made, or pods were not bound.
-pub async fn run(workload: &Workload, size: Size, settings: &Settings, length: Duration) -> Result<Soaked> {
+pub async fn run(workload: &Workload, size: Size, settings: &Settings, length: Duration) -> Result<SoakResult> {
     let cluster = Cluster::start(workload, settings).await?;
     cluster.create_nodes(workload, size).await?;
-    let (begun, mut soaked) = (Instant::now(), Soaked { pods: 0, resident_bytes: Vec::new() });
+    let (begun, mut soaked) = (Instant::now(), SoakResult { pods: 0, resident_bytes: Vec::new() });
     while begun.elapsed() < length {
         let numbers = soaked.pods..soaked.pods.saturating_add(size.pods);
         let pods = numbers.map(|number| workload.measured_pod(number, workload.sets(size)));

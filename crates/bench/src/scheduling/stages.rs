@@ -83,14 +83,14 @@ fn thread_time() -> Duration {
 
 /// A way to the server that is measured.
 #[derive(Clone)]
-pub struct Metered {
+pub struct MeteredConnection {
     /// The way.
     pub connection: Connection,
     /// Recorder of the times.
     pub stages: Arc<Stages>,
 }
 
-impl tower_service::Service<Request<Full<Bytes>>> for Metered {
+impl tower_service::Service<Request<Full<Bytes>>> for MeteredConnection {
     type Response = Response<MeteredBody>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;

@@ -21,13 +21,13 @@ use client::informer::Change;
 use client::objects::{Deletion, Selection};
 use client::{Client, Health, Informer, Resource, Shutdown, Stop};
 use http::Method;
-use store::{Embedded, Store};
+use store::{EmbeddedStore, Store};
 use telemetry::metrics::Registry;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::Size;
-use super::stages::{self, Metered, Stages};
+use super::stages::{self, MeteredConnection, Stages};
 use super::workload::Workload;
 use crate::load::latencies::Latencies;
 use crate::load::target::processor_seconds;
@@ -56,12 +56,12 @@ pub struct Settings {
     /// Processor time is measured by stage.
     pub stages: bool,
     /// The control plane that runs already.
-    pub running: Option<Running>,
+    pub running: Option<RunningPlane>,
 }
 
 /// A control plane that runs already, and is spoken to over TLS.
 #[derive(Debug, Clone)]
-pub struct Running {
+pub struct RunningPlane {
     /// Path to the kubeconfig.
     pub kubeconfig: PathBuf,
     /// Processes whose time and memory count.
@@ -100,7 +100,7 @@ pub struct Report {
 
 /// Times at which pods were created and bound.
 #[derive(Debug, Default)]
-struct Seen {
+struct ObservedPods {
     created: HashMap<String, Instant>,
     bound: usize,
     latencies: Latencies,
@@ -109,16 +109,16 @@ struct Seen {
 }
 
 pub(super) struct Cluster {
-    own: Option<Own>,
-    running: Option<Running>,
+    own: Option<OwnPlane>,
+    running: Option<RunningPlane>,
     admin: Client,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<ObservedPods>>,
     creators: usize,
     _watch: Informer<Value>,
 }
 
 /// Server and scheduler in this process.
-struct Own {
+struct OwnPlane {
     server: Arc<Server>,
     stop: Stop,
     scheduler: tokio::task::JoinHandle<Result<(), scheduler::StartError>>,
@@ -189,11 +189,11 @@ impl Cluster {
                 (None, admin.map_err(|error| anyhow!("{error}"))?)
             }
             None => {
-                let (own, admin) = Own::start(workload, settings).await?;
+                let (own, admin) = OwnPlane::start(workload, settings).await?;
                 (Some(own), admin)
             }
         };
-        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let seen: Arc<Mutex<ObservedPods>> = Arc::default();
         let running = settings.running.clone();
         let done =
             if running.as_ref().is_some_and(|it| it.has_nodes) { "status.phase=Running" } else { "spec.nodeName!=" };
@@ -260,7 +260,7 @@ impl Cluster {
         taken
     }
 
-    fn seen(&self) -> locks::MutexGuard<'_, Seen> {
+    fn seen(&self) -> locks::MutexGuard<'_, ObservedPods> {
         self.seen.lock()
     }
 
@@ -428,14 +428,14 @@ impl Cluster {
     }
 }
 
-impl Own {
+impl OwnPlane {
     async fn start(workload: &Workload, settings: &Settings) -> Result<(Self, Client)> {
         let mut directory = None;
         let store: Arc<dyn Store> = if settings.ephemeral {
-            Arc::new(Embedded::in_memory(store::Options::default())?)
+            Arc::new(EmbeddedStore::in_memory(store::Options::default())?)
         } else {
             let made = tempfile::Builder::new().prefix("celplane-bench-").tempdir_in(".")?;
-            let store = Embedded::open(made.path().join("store.redb"), store::Options::default())?;
+            let store = EmbeddedStore::open(made.path().join("store.redb"), store::Options::default())?;
             directory = Some(made);
             Arc::new(store)
         };
@@ -450,7 +450,7 @@ impl Own {
         let connect = |user: User, component: &str| {
             let connection = Connection::new(server.clone(), Some(user));
             match stages.clone() {
-                Some(stages) => Client::in_process(Metered { connection, stages }, component),
+                Some(stages) => Client::in_process(MeteredConnection { connection, stages }, component),
                 None => Client::in_process(connection, component),
             }
         };
@@ -488,7 +488,7 @@ impl Own {
 }
 
 /// Notes when pods are bound.
-fn watch(admin: &Client, seen: &Arc<Mutex<Seen>>, done: &str) -> Informer<Value> {
+fn watch(admin: &Client, seen: &Arc<Mutex<ObservedPods>>, done: &str) -> Informer<Value> {
     let selection = Selection { fields: done.to_owned(), ..Selection::default() };
     // Only the names of pods are needed.
     let watch = Informer::decoding(admin, PODS, selection, |_| Ok(Value::Null));

@@ -70,15 +70,15 @@ pub struct PodsBefore {
 #[derive(Debug, Clone, serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Churn {
-    /// After this many pods,
+    /// Number of pods between two changes.
     pub every_pods: usize,
-    /// this many nodes, one after the other, are changed,
+    /// Number of nodes that are changed, one after the other.
     #[serde(default)]
     pub nodes: usize,
-    /// in this way,
+    /// Fields of these nodes after the change.
     #[serde(default)]
     node: Value,
-    /// and this many pods of before are deleted.
+    /// Number of earlier pods that are deleted.
     #[serde(default)]
     pub delete_pods: usize,
 }

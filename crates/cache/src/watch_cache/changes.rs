@@ -11,7 +11,7 @@ use bytes::Bytes;
 use store::Revision;
 
 use super::TooOld;
-use crate::stored::Served;
+use crate::stored::ServedObject;
 
 /// Kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,9 +43,9 @@ pub struct Change {
     /// The key of the object.
     pub key: Arc<str>,
     /// The object since then; after a deletion the last one, with the revision of the deletion.
-    pub object: Arc<Served>,
+    pub object: Arc<ServedObject>,
     /// The object before.
-    pub previous: Option<Arc<Served>>,
+    pub previous: Option<Arc<ServedObject>>,
     at: Instant,
     made: Mutex<Encodings>,
 }
@@ -76,8 +76,8 @@ impl Change {
     pub(super) fn new(
         kind: ChangeKind,
         key: Arc<str>,
-        object: Arc<Served>,
-        previous: Option<Arc<Served>>,
+        object: Arc<ServedObject>,
+        previous: Option<Arc<ServedObject>>,
         at: Instant,
     ) -> Self {
         Self { kind, key, object, previous, at, made: Mutex::default() }
@@ -85,7 +85,7 @@ impl Change {
 
     /// The same change of the object in another version.
     #[must_use]
-    pub fn converted(&self, object: Arc<Served>, previous: Option<Arc<Served>>) -> Self {
+    pub fn converted(&self, object: Arc<ServedObject>, previous: Option<Arc<ServedObject>>) -> Self {
         Self::new(self.kind, self.key.clone(), object, previous, self.at)
     }
 
@@ -154,7 +154,7 @@ const MADE_MAX: usize = 128;
 const MADE_BYTES: usize = 1 << 20;
 /// Encodings are dropped after this time: by then all but slow watchers have read them.
 const MADE_AGE: Duration = Duration::from_secs(10);
-/// A watcher gets at most this many changes at a time,
+/// Maximum number of changes that a watcher receives at a time.
 const BATCH: usize = 256;
 /// Size of a batch in bytes: a slow watcher holds some batches.
 const BATCH_BYTES: usize = 256 << 10;
@@ -326,7 +326,7 @@ mod tests {
 
     fn change(revision: u64, length: usize, at: Instant) -> Arc<Change> {
         let mut object = api::json!({"metadata": {"creationTimestamp": null, "name": ("x".repeat(length))}});
-        let served = Arc::new(Served::new(&stored::encode(&mut object).unwrap(), revision).unwrap());
+        let served = Arc::new(ServedObject::new(&stored::encode(&mut object).unwrap(), revision).unwrap());
         Arc::new(Change::new(ChangeKind::Deleted, "k".into(), served, None, at))
     }
 
@@ -395,11 +395,11 @@ mod tests {
         let mut pod = api::json!({"metadata": {"creationTimestamp": null, "name": (text.as_str())}});
         let stored = stored::encode(&mut pod).unwrap();
         // In this test all changes share one text, which counts for each.
-        let before = Arc::new(Served::new(&stored, 1).unwrap());
+        let before = Arc::new(ServedObject::new(&stored, 1).unwrap());
         let mut small = api::json!({"metadata": {"creationTimestamp": null, "name": "n"}});
         let small = stored::encode(&mut small).unwrap();
         for revision in 1..=EACH_SECOND * 100 {
-            let after = Arc::new(Served::new(&small, revision).unwrap());
+            let after = Arc::new(ServedObject::new(&small, revision).unwrap());
             let at = start + Duration::from_millis(1_000 * revision / EACH_SECOND);
             changes.push(Arc::new(Change::new(ChangeKind::Modified, "k".into(), after, Some(before.clone()), at)));
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, watch};
 
-use super::index::{By, has_room};
+use super::index::{IndexKey, has_room};
 use super::{Change, ResourceCache, TooOld};
 
 /// The part of a resource that a follower reads, as far as the cache finds it without searching.
@@ -24,7 +24,7 @@ pub enum Interest {
     Key(String),
     /// Objects whose keys start so, the whole resource if that is empty, and that have this value of a label or field.
     #[expect(missing_docs, reason = "the names say it")]
-    Value { range: String, by: By, value: String },
+    Value { range: String, by: IndexKey, value: String },
 }
 
 impl Interest {
@@ -41,7 +41,7 @@ impl Interest {
     }
 }
 
-/// A mailbox holds at most this many changes,
+/// Maximum number of unread changes in a mailbox.
 const COUNT_MAX: usize = 4096;
 /// Limit in bytes of unread objects: a follower that exceeds it loses its position.
 const BYTES_MAX: usize = 4 << 20;
@@ -51,19 +51,19 @@ const BATCH: usize = 256;
 /// The changes that one follower has not read yet.
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
-    unread: Mutex<Unread>,
+    unread: Mutex<UnreadChanges>,
     wake: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Unread {
+struct UnreadChanges {
     changes: VecDeque<Arc<Change>>,
     bytes: usize,
     is_lost: bool,
 }
 
 impl Mailbox {
-    fn unread(&self) -> locks::MutexGuard<'_, Unread> {
+    fn unread(&self) -> locks::MutexGuard<'_, UnreadChanges> {
         self.unread.lock()
     }
 
@@ -75,14 +75,14 @@ impl Mailbox {
         unread.bytes = unread.bytes.saturating_add(change.object.json.len());
         unread.changes.push_back(change.clone());
         if unread.changes.len() > COUNT_MAX || (unread.bytes > BYTES_MAX && unread.changes.len() > 1) {
-            *unread = Unread { is_lost: true, ..Unread::default() };
+            *unread = UnreadChanges { is_lost: true, ..UnreadChanges::default() };
         }
         drop(unread);
         self.wake.notify_one();
     }
 
     fn lose(&self) {
-        *self.unread() = Unread { is_lost: true, ..Unread::default() };
+        *self.unread() = UnreadChanges { is_lost: true, ..UnreadChanges::default() };
         self.wake.notify_one();
     }
 
@@ -104,15 +104,15 @@ impl Mailbox {
     }
 }
 
-type ByText = HashMap<Box<str>, Vec<Arc<Mailbox>>>;
+type MailboxesByText = HashMap<Box<str>, Vec<Arc<Mailbox>>>;
 
 /// Mailboxes by the interests of their owners.
 #[derive(Debug, Default)]
 pub(super) struct Mailboxes {
-    by_range: ByText,
-    by_key: ByText,
+    by_range: MailboxesByText,
+    by_key: MailboxesByText,
     /// By label or field, then by range, then by value.
-    by_value: HashMap<By, HashMap<Box<str>, ByText>>,
+    by_value: HashMap<IndexKey, HashMap<Box<str>, MailboxesByText>>,
 }
 
 impl Mailboxes {
@@ -132,7 +132,7 @@ impl Mailboxes {
         }
     }
 
-    fn of(&mut self, interest: &Interest) -> Option<(&mut ByText, Box<str>)> {
+    fn of(&mut self, interest: &Interest) -> Option<(&mut MailboxesByText, Box<str>)> {
         match interest {
             Interest::Everything => None,
             Interest::Range(prefix) => Some((&mut self.by_range, prefix.as_str().into())),
@@ -176,22 +176,22 @@ impl Mailboxes {
 
     /// Hands a change to all it concerns.
     pub(super) fn deliver(&self, change: &Arc<Change>) {
-        let tell = |found: Option<&Vec<Arc<Mailbox>>>| {
+        let report = |found: Option<&Vec<Arc<Mailbox>>>| {
             found.into_iter().flatten().for_each(|mailbox| mailbox.push(change));
         };
         if !self.by_key.is_empty() {
-            tell(self.by_key.get(&*change.key));
+            report(self.by_key.get(&*change.key));
         }
         let namespace = change.key.rfind('/').and_then(|slash| change.key.get(..=slash)).unwrap_or_default();
         if !self.by_range.is_empty() {
-            tell(self.by_range.get(namespace));
+            report(self.by_range.get(namespace));
         }
         for (by, by_range) in &self.by_value {
             let (before, after) = (change.previous.as_ref().and_then(|it| by.value(it)), by.value(&change.object));
             for boxes in ["", namespace].iter().filter_map(|range| by_range.get(*range)) {
-                tell(before.as_deref().and_then(|value| boxes.get(value)));
+                report(before.as_deref().and_then(|value| boxes.get(value)));
                 if after != before {
-                    tell(after.as_deref().and_then(|value| boxes.get(value)));
+                    report(after.as_deref().and_then(|value| boxes.get(value)));
                 }
             }
         }

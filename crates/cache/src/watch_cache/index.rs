@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::{Change, ChangeKind, Entry};
 use crate::field_selectors::value_in;
-use crate::stored::Served;
+use crate::stored::ServedObject;
 
 /// This many labels of a resource, or fields that users named, are indexed or followed by.
 const NAMED_MAX: usize = 8;
@@ -27,7 +27,7 @@ const NODE_NAME: &str = "spec.nodeName";
 
 /// Key of an index.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum By {
+pub enum IndexKey {
     /// A label.
     Label(Box<str>),
     /// A field that the resource offers.
@@ -36,7 +36,7 @@ pub enum By {
     CustomField(Box<str>),
 }
 
-impl By {
+impl IndexKey {
     /// The node that an object is on.
     #[must_use]
     pub fn node() -> Self {
@@ -44,33 +44,33 @@ impl By {
     }
 
     /// Returns the value of an object; `None` if it has no such label.
-    pub(super) fn value<'o>(&self, object: &'o Served) -> Option<Cow<'o, str>> {
+    pub(super) fn value<'o>(&self, object: &'o ServedObject) -> Option<Cow<'o, str>> {
         match self {
-            By::Label(label) => object.label(label).map(Cow::Borrowed),
-            By::Field(field) if **field == *NODE_NAME => Some(Cow::Borrowed(object.node_name())),
-            By::Field(field) => Some(value_in(object, field, false)),
-            By::CustomField(field) => Some(value_in(object, field, true)),
+            IndexKey::Label(label) => object.label(label).map(Cow::Borrowed),
+            IndexKey::Field(field) if **field == *NODE_NAME => Some(Cow::Borrowed(object.node_name())),
+            IndexKey::Field(field) => Some(value_in(object, field, false)),
+            IndexKey::CustomField(field) => Some(value_in(object, field, true)),
         }
     }
 
     /// Whether a change is of objects that have a value here, or had it.
     pub(super) fn concerns(&self, value: &str, change: &Change) -> bool {
-        let has_it = |object: &Served| self.value(object).as_deref() == Some(value);
+        let has_it = |object: &ServedObject| self.value(object).as_deref() == Some(value);
         has_it(&change.object) || change.previous.as_deref().is_some_and(has_it)
     }
 
     fn is_label(&self) -> bool {
-        matches!(self, By::Label(_))
+        matches!(self, IndexKey::Label(_))
     }
 
     /// Whether users gave it its name: such names are without end.
     fn is_named(&self) -> bool {
-        !matches!(self, By::Field(_))
+        !matches!(self, IndexKey::Field(_))
     }
 }
 
 /// Whether one more index or interest is allowed, in addition to others.
-pub(super) fn has_room<'b>(by: &By, others: impl Iterator<Item = &'b By>) -> bool {
+pub(super) fn has_room<'b>(by: &IndexKey, others: impl Iterator<Item = &'b IndexKey>) -> bool {
     !by.is_named() || others.filter(|it| it.is_named()).count() < NAMED_MAX
 }
 
@@ -81,18 +81,18 @@ pub(super) struct Indexes(Vec<Index>);
 /// The keys of objects by value.
 #[derive(Debug)]
 pub(super) struct Index {
-    by: By,
+    by: IndexKey,
     keys: HashMap<Box<str>, BTreeSet<Arc<str>>>,
 }
 
 impl Indexes {
     /// Whether an index is missing that is worth its price.
-    pub(super) fn want(&self, by: &By, objects: usize) -> bool {
-        let is_many = objects >= OBJECTS_MIN || *by == By::node();
+    pub(super) fn want(&self, by: &IndexKey, objects: usize) -> bool {
+        let is_many = objects >= OBJECTS_MIN || *by == IndexKey::node();
         is_many && self.of(by).is_none() && has_room(by, self.0.iter().map(|index| &index.by))
     }
 
-    fn of(&self, by: &By) -> Option<&Index> {
+    fn of(&self, by: &IndexKey) -> Option<&Index> {
         self.0.iter().find(|index| index.by == *by)
     }
 
@@ -104,11 +104,11 @@ impl Indexes {
     }
 
     /// Records a change of one object.
-    pub(super) fn changed(&mut self, key: &Arc<str>, before: Option<&Served>, after: Option<&Served>) {
+    pub(super) fn changed(&mut self, key: &Arc<str>, before: Option<&ServedObject>, after: Option<&ServedObject>) {
         if self.0.is_empty() {
             return;
         }
-        let same_labels = before.map(Served::labels) == after.map(Served::labels);
+        let same_labels = before.map(ServedObject::labels) == after.map(ServedObject::labels);
         for index in self.0.iter_mut().filter(|index| !index.by.is_label() || !same_labels) {
             index.changed(key, before, after);
         }
@@ -118,7 +118,7 @@ impl Indexes {
     /// not too many.
     pub(super) fn keys<'a>(
         &'a self,
-        by: &By,
+        by: &IndexKey,
         value: &str,
         prefix: &'a str,
     ) -> Option<impl Iterator<Item = &'a Arc<str>>> {
@@ -133,7 +133,7 @@ impl Indexes {
 }
 
 impl Index {
-    pub(super) fn new<'o>(by: By, objects: impl Iterator<Item = &'o Entry>) -> Self {
+    pub(super) fn new<'o>(by: IndexKey, objects: impl Iterator<Item = &'o Entry>) -> Self {
         let mut index = Self { by, keys: HashMap::new() };
         for (key, object) in objects {
             index.changed(key, None, Some(object));
@@ -147,7 +147,7 @@ impl Index {
         self.changed(&change.key, change.previous.as_deref(), after);
     }
 
-    fn changed(&mut self, key: &Arc<str>, before: Option<&Served>, after: Option<&Served>) {
+    fn changed(&mut self, key: &Arc<str>, before: Option<&ServedObject>, after: Option<&ServedObject>) {
         let before = before.and_then(|it| self.by.value(it));
         let after = after.and_then(|it| self.by.value(it));
         if before == after {

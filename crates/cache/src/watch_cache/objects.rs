@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use crate::stored::Served;
+use crate::stored::ServedObject;
 
 /// A key and its object.
-pub type Entry = (Arc<str>, Arc<Served>);
+pub type Entry = (Arc<str>, Arc<ServedObject>);
 
 /// A longer chunk is split.
 const CHUNK_MAX: usize = 256;
@@ -68,7 +68,7 @@ impl Objects {
     }
 
     /// Inserts an object; returns the previous one.
-    pub(super) fn insert(&mut self, key: Arc<str>, object: Arc<Served>) -> Option<Arc<Served>> {
+    pub(super) fn insert(&mut self, key: Arc<str>, object: Arc<ServedObject>) -> Option<Arc<ServedObject>> {
         let place = self.chunk_of(&key);
         let Some(chunk) = self.chunks.get_mut(place) else {
             self.len = 1;
@@ -91,7 +91,7 @@ impl Objects {
     }
 
     /// Takes an object out.
-    pub(super) fn remove(&mut self, key: &str) -> Option<Arc<Served>> {
+    pub(super) fn remove(&mut self, key: &str) -> Option<Arc<ServedObject>> {
         let place = self.chunk_of(key);
         let chunk = self.chunks.get_mut(place)?;
         let at = chunk.binary_search_by(|(it, _)| (**it).cmp(key)).ok()?;
@@ -163,11 +163,11 @@ mod tests {
 
     use super::*;
 
-    fn object(revision: u64) -> Arc<Served> {
+    fn object(revision: u64) -> Arc<ServedObject> {
         let mut document =
             api::json!({"kind": "K", "apiVersion": "v1", "metadata": {"creationTimestamp": null, "name": "n"}});
         let bytes = crate::stored::encode(&mut document).unwrap();
-        Arc::new(Served::new(&bytes, revision).unwrap())
+        Arc::new(ServedObject::new(&bytes, revision).unwrap())
     }
 
     fn keys<'e>(entries: impl Iterator<Item = &'e Entry>) -> Vec<(String, u64)> {

@@ -10,7 +10,7 @@ fn only_keys_below_a_resource_are_objects() {
 
 /// A store whose watches lose their position on request.
 struct Forgetful {
-    store: store::Embedded,
+    store: store::EmbeddedStore,
     forget: watch::Sender<bool>,
 }
 
@@ -74,7 +74,7 @@ impl Store for Forgetful {
 
 #[tokio::test]
 async fn cache_behind_history_refills_and_resets_watchers() {
-    let store = store::Embedded::in_memory(store::Options::default()).unwrap();
+    let store = store::EmbeddedStore::in_memory(store::Options::default()).unwrap();
     let store = Arc::new(Forgetful { store, forget: watch::channel(false).0 });
     let object = |name: &str| {
         let mut object = api::json!({"metadata": {"name": name, "creationTimestamp": "t"}});
@@ -114,7 +114,7 @@ async fn cache_behind_history_refills_and_resets_watchers() {
 
 #[tokio::test]
 async fn events_are_followed_but_not_held_nor_read_at_the_start() {
-    let store = Arc::new(store::Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(store::EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let put = async |key: String, guard: store::Guard| {
         let mut object = api::json!({"metadata": {"name": "x", "creationTimestamp": "t"}});
         let value = crate::stored::encode(&mut object).unwrap();
@@ -267,11 +267,11 @@ fn unread_follower_loses_its_place_and_memory() {
 
 fn on_node(namespace: &str, node: &str) -> Interest {
     let range = if namespace.is_empty() { String::new() } else { Pods::key(namespace) };
-    Interest::Value { range, by: By::node(), value: node.to_owned() }
+    Interest::Value { range, by: IndexKey::node(), value: node.to_owned() }
 }
 
 fn with_label(range: &str, label: &str, value: &str) -> Interest {
-    Interest::Value { range: range.to_owned(), by: By::Label(label.into()), value: value.to_owned() }
+    Interest::Value { range: range.to_owned(), by: IndexKey::Label(label.into()), value: value.to_owned() }
 }
 
 /// The indexes return the same objects as a search, after any sequence of changes, even if an index is built in
@@ -284,7 +284,7 @@ fn objects_are_found_by_label_and_field_after_any_change() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
-    let field = |name: &str| By::Field(name.into());
+    let field = |name: &str| IndexKey::Field(name.into());
     for step in 0..6000_u64 {
         let name = format!("{}/p-{:04}", ["a", "b"][usize::from(next(2) == 1)], next(1500));
         if next(5) == 0 {
@@ -307,17 +307,18 @@ fn objects_are_found_by_label_and_field_after_any_change() {
             continue;
         }
         for (range, by, value) in [
-            ("", By::Label("app".into()), "v3"),
-            ("a/", By::Label("app".into()), "v7"),
-            ("", By::Label("x.io/tier".into()), "t1"),
-            ("", By::Label("app".into()), "no"),
+            ("", IndexKey::Label("app".into()), "v3"),
+            ("a/", IndexKey::Label("app".into()), "v7"),
+            ("", IndexKey::Label("x.io/tier".into()), "t1"),
+            ("", IndexKey::Label("app".into()), "no"),
             ("", field("status.phase"), "Pending"),
             ("b/", field("status.phase"), ""),
             ("", field("spec.hostNetwork"), "true"),
-            ("a/", By::CustomField("spec.color".into()), "4"),
+            ("a/", IndexKey::CustomField("spec.color".into()), "4"),
         ] {
             let range = if range.is_empty() { String::new() } else { Pods::key(range) };
-            let has = |key: &str, pod: &Served| key.starts_with(&range) && by.value(pod).as_deref() == Some(value);
+            let has =
+                |key: &str, pod: &ServedObject| key.starts_with(&range) && by.value(pod).as_deref() == Some(value);
             let all = pods.cache.list("", None, 0, has).objects;
             let interest = Interest::Value { range: range.clone(), by: by.clone(), value: value.to_owned() };
             let found = pods.cache.find(&interest, 0).objects;
@@ -387,7 +388,7 @@ fn field_followers_receive_changes_of_their_namespace() {
     };
     let of = |range: &str, phase: &str| Interest::Value {
         range: if range.is_empty() { String::new() } else { Pods::key(range) },
-        by: By::Field("status.phase".into()),
+        by: IndexKey::Field("status.phase".into()),
         value: phase.to_owned(),
     };
     let mut everywhere = pods.cache.follow(of("", "Running"));

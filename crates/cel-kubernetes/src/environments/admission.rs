@@ -44,7 +44,7 @@ pub struct Scope {
 
 /// The value that an expression must yield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Yields {
+pub enum ResultKind {
     /// A truth value: conditions and validations.
     Bool,
     /// Text: messages.
@@ -59,24 +59,24 @@ pub enum Yields {
     JsonPatch,
 }
 
-impl Yields {
+impl ResultKind {
     fn check(self, found: &Type) -> Result<(), String> {
         let is_right = match self {
-            Yields::Anything => true,
-            Yields::Bool => *found == Type::Bool,
-            Yields::String => *found == Type::String,
-            Yields::StringOrNull => matches!(found, Type::String | Type::Null),
-            Yields::Object => *found == Type::object(OBJECT),
-            Yields::JsonPatch => *found == Type::list(Type::object(JSON_PATCH)),
+            ResultKind::Anything => true,
+            ResultKind::Bool => *found == Type::Bool,
+            ResultKind::String => *found == Type::String,
+            ResultKind::StringOrNull => matches!(found, Type::String | Type::Null),
+            ResultKind::Object => *found == Type::object(OBJECT),
+            ResultKind::JsonPatch => *found == Type::list(Type::object(JSON_PATCH)),
         };
         let wanted = match self {
             _ if is_right => return Ok(()),
-            Yields::StringOrNull => "one of [string null_type]",
-            Yields::Bool => "bool",
-            Yields::String => "string",
-            Yields::Anything => "dyn",
-            Yields::Object => "Object",
-            Yields::JsonPatch => "list(JSONPatch)",
+            ResultKind::StringOrNull => "one of [string null_type]",
+            ResultKind::Bool => "bool",
+            ResultKind::String => "string",
+            ResultKind::Anything => "dyn",
+            ResultKind::Object => "Object",
+            ResultKind::JsonPatch => "list(JSONPatch)",
         };
         Err(format!("must evaluate to {wanted} but got {found}"))
     }
@@ -114,7 +114,7 @@ impl Compiler {
     ///
     /// # Errors
     /// The expression cannot be used.
-    pub fn compile(&self, expression: &str, yields: Yields, scope: Scope) -> Result<Program, CompileError> {
+    pub fn compile(&self, expression: &str, yields: ResultKind, scope: Scope) -> Result<Program, CompileError> {
         let index =
             usize::from(scope.params) | usize::from(scope.authorizer) << 1 | usize::from(scope.patch_types) << 2;
         let Some(place) = self.plain.get(index) else {
@@ -165,7 +165,7 @@ fn internal(error: EnvError) -> CompileError {
     CompileError::Internal(format!("unexpected error loading CEL environment: {error}"))
 }
 
-fn compile(env: &Env, expression: &str, yields: Yields) -> Result<(Program, Type), CompileError> {
+fn compile(env: &Env, expression: &str, yields: ResultKind) -> Result<(Program, Type), CompileError> {
     let typed =
         env.compile(expression).map_err(|issues| CompileError::Invalid(format!("compilation failed: {issues}")))?;
     yields.check(typed.result_type()).map_err(CompileError::Invalid)?;
@@ -190,7 +190,7 @@ impl PolicyCompiler<'_> {
     /// # Errors
     /// The expression cannot be used.
     pub fn add_variable(&mut self, name: &str, expression: &str) -> Result<Program, CompileError> {
-        let result = compile(self.environment(true, false)?, expression, Yields::Anything);
+        let result = compile(self.environment(true, false)?, expression, ResultKind::Anything);
         let of = result.as_ref().map_or(Type::Dyn, |(_, of)| plain(of));
         self.built = Default::default();
         let variables = Arc::make_mut(&mut self.variables);
@@ -206,7 +206,7 @@ impl PolicyCompiler<'_> {
     pub fn compile(
         &self,
         expression: &str,
-        yields: Yields,
+        yields: ResultKind,
         authorizer: bool,
         patch_types: bool,
     ) -> Result<Program, CompileError> {
@@ -446,7 +446,7 @@ impl fmt::Debug for Input<'_> {
     }
 }
 
-/// Returns the document that is the result of an expression of [`Yields::Object`].
+/// Returns the document that is the result of an expression of [`ResultKind::Object`].
 ///
 /// # Errors
 /// A part has the type of another place, or no form in JSON.
@@ -460,7 +460,7 @@ pub fn applied_object(value: &Value<'_>) -> Result<json::Value, String> {
     }
 }
 
-/// Returns the operations that are the result of an expression of [`Yields::JsonPatch`], as documents.
+/// Returns the operations that are the result of an expression of [`ResultKind::JsonPatch`], as documents.
 ///
 /// # Errors
 /// A value has no form in JSON.

@@ -12,7 +12,7 @@ use cel::value::{HostMap, HostObject, Map, Value};
 
 use super::{Dialect, Language};
 use crate::compile::{Environment, ExpressionLimits, ResultRule};
-use crate::declared::Declared;
+use crate::declared::DeclaredType;
 use crate::libraries;
 
 const TYPE_NAME: &str = "kubernetes.DRADevice";
@@ -37,7 +37,7 @@ pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
 pub(super) fn with_bindings(
     language: &Language,
     variable: &'static str,
-    declared: Declared,
+    declared: DeclaredType,
 ) -> Result<Environment, EnvError> {
     let mut environment = super::with_variables(
         language,
@@ -49,18 +49,18 @@ pub(super) fn with_bindings(
     Ok(environment)
 }
 
-pub(super) fn declared() -> Declared {
-    let name = || Declared::string(NAME_LENGTH_MAX);
-    let domain = || Declared::string(DOMAIN_LENGTH_MAX);
-    let attribute = Declared::scalar(Type::Any, ATTRIBUTE_LENGTH_MAX, 1);
-    let attributes = Declared::map(domain(), Declared::map(name(), attribute, ENTRIES_MAX), ENTRIES_MAX);
-    let quantity = Declared::scalar(Type::object("kubernetes.Quantity"), 0, 8);
-    let capacity = Declared::map(domain(), Declared::map(name(), quantity, ENTRIES_MAX), ENTRIES_MAX);
-    Declared::object(
+pub(super) fn declared() -> DeclaredType {
+    let name = || DeclaredType::string(NAME_LENGTH_MAX);
+    let domain = || DeclaredType::string(DOMAIN_LENGTH_MAX);
+    let attribute = DeclaredType::scalar(Type::Any, ATTRIBUTE_LENGTH_MAX, 1);
+    let attributes = DeclaredType::map(domain(), DeclaredType::map(name(), attribute, ENTRIES_MAX), ENTRIES_MAX);
+    let quantity = DeclaredType::scalar(Type::object("kubernetes.Quantity"), 0, 8);
+    let capacity = DeclaredType::map(domain(), DeclaredType::map(name(), quantity, ENTRIES_MAX), ENTRIES_MAX);
+    DeclaredType::object(
         TYPE_NAME,
         [
-            (Name::from_static("driver"), Declared::string(63)),
-            (Name::from_static("allowMultipleAllocations"), Declared::scalar(Type::Bool, 1, 4)),
+            (Name::from_static("driver"), DeclaredType::string(63)),
+            (Name::from_static("allowMultipleAllocations"), DeclaredType::scalar(Type::Bool, 1, 4)),
             (Name::from_static("attributes"), attributes),
             (Name::from_static("capacity"), capacity),
         ],

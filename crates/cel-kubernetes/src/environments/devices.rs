@@ -4,12 +4,12 @@ use std::ops::RangeInclusive;
 
 use cel::env::EnvError;
 use cel::program::Activation;
-use cel::value::{Drawn, HostList, List, Value};
+use cel::value::{HostList, List, PartialList, Value};
 
 use super::device::{self, Device};
 use super::{Dialect, Language};
 use crate::compile::Environment;
-use crate::declared::Declared;
+use crate::declared::DeclaredType;
 
 /// Name of the variable.
 pub const VARIABLE: &str = "devices";
@@ -24,7 +24,7 @@ pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
 
 /// Like `environment`, in a language that other environments share: takes a fraction of the time.
 pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
-    device::with_bindings(language, VARIABLE, Declared::list(device::declared(), DEVICES_MAX))
+    device::with_bindings(language, VARIABLE, DeclaredType::list(device::declared(), DEVICES_MAX))
 }
 
 /// A set of devices, as constraints see it.
@@ -67,7 +67,7 @@ impl<'d> PartialDevices<'d> {
         fn seen<'d>((number, device): (u32, &'d Device)) -> (u32, Value<'d>) {
             (number, Value::Object(device))
         }
-        let list = Drawn::new(chosen.into_iter().map(seen), candidates.into_iter().map(seen), open);
+        let list = PartialList::new(chosen.into_iter().map(seen), candidates.into_iter().map(seen), open);
         PartialDevices(list.with_front(front).into_value())
     }
 }

@@ -9,7 +9,7 @@ use cel::value::{HostMap, HostObject, Map, Value};
 
 use super::{Dialect, Language};
 use crate::compile::{Environment, ExpressionLimits, ResultRule};
-use crate::declared::Declared;
+use crate::declared::DeclaredType;
 
 const TYPE_NAME: &str = "kubernetes.Node";
 const VARIABLE: &str = "node";
@@ -22,8 +22,8 @@ pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
 
 /// Like `environment`, in a language that other environments share: takes a fraction of the time.
 pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
-    let labels = Declared::map(Declared::string(317), Declared::string(63), 1000);
-    let node = Declared::object(TYPE_NAME, [(Name::from_static(LABELS), labels)]);
+    let labels = DeclaredType::map(DeclaredType::string(317), DeclaredType::string(63), 1000);
+    let node = DeclaredType::object(TYPE_NAME, [(Name::from_static(LABELS), labels)]);
     super::with_variables(language, [(VARIABLE, node)], ResultRule::BoolOrUnknown, ExpressionLimits::PLACEMENT)
 }
 

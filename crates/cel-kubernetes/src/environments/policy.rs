@@ -12,7 +12,7 @@ use cel::syntax::ast::Name;
 use cel::types::Type;
 
 use super::Language;
-use crate::declared::{Declared, DeclaredTypes};
+use crate::declared::{DeclaredType, DeclaredTypes};
 use crate::schema::TypedSchema;
 
 pub(super) const VARIABLES_TYPE: &str = "kubernetes.variables";
@@ -39,7 +39,7 @@ pub struct Checker {
 impl Checker {
     /// Without a schema, objects can be anything.
     pub fn new(language: &Language, object: Option<&TypedSchema>, params: Params<'_>) -> Result<Checker, EnvError> {
-        let anything = || Arc::new(Declared::scalar(Type::Dyn, 0, 0));
+        let anything = || Arc::new(DeclaredType::scalar(Type::Dyn, 0, 0));
         let object = object.map_or_else(anything, |schema| schema.declared().clone());
         let mut roots = vec![
             ("namespaceObject", Arc::new(namespace())),
@@ -84,8 +84,8 @@ impl Checker {
 }
 
 /// The type that a variable takes from its expression: scalars, and lists and maps of them.
-pub(super) fn plain(of: &Type) -> Type {
-    match of {
+pub(super) fn plain(value_type: &Type) -> Type {
+    match value_type {
         Type::Any
         | Type::Bool
         | Type::Bytes
@@ -95,7 +95,7 @@ pub(super) fn plain(of: &Type) -> Type {
         | Type::Null
         | Type::String
         | Type::Timestamp
-        | Type::Uint => of.clone(),
+        | Type::Uint => value_type.clone(),
         Type::List(element) => Type::list(plain(element)),
         Type::Map(entry) => Type::map(plain(&entry.0), plain(&entry.1)),
         _ => Type::Dyn,
@@ -129,26 +129,26 @@ impl TypeProvider for Types {
     }
 }
 
-fn text() -> Declared {
-    Declared::string(0)
+fn text() -> DeclaredType {
+    DeclaredType::string(0)
 }
 
-fn texts() -> Declared {
-    Declared::list(text(), 0)
+fn texts() -> DeclaredType {
+    DeclaredType::list(text(), 0)
 }
 
-fn object<const N: usize>(name: &str, fields: [(&'static str, Declared); N]) -> Declared {
-    Declared::object(name, fields.map(|(name, of)| (Name::from_static(name), of)))
+fn object<const N: usize>(name: &str, fields: [(&'static str, DeclaredType); N]) -> DeclaredType {
+    DeclaredType::object(name, fields.map(|(name, of)| (Name::from_static(name), of)))
 }
 
 /// `AdmissionRequest` without the parts that are separate variables.
-pub(super) fn request() -> Declared {
+pub(super) fn request() -> DeclaredType {
     let kind = || object("kubernetes.GroupVersionKind", [("group", text()), ("version", text()), ("kind", text())]);
     let resource =
         || object("kubernetes.GroupVersionResource", [("group", text()), ("version", text()), ("resource", text())]);
     let user = object(
         "kubernetes.UserInfo",
-        [("username", text()), ("uid", text()), ("groups", texts()), ("extra", Declared::map(text(), texts(), 0))],
+        [("username", text()), ("uid", text()), ("groups", texts()), ("extra", DeclaredType::map(text(), texts(), 0))],
     );
     object(
         "kubernetes.AdmissionRequest",
@@ -163,17 +163,17 @@ pub(super) fn request() -> Declared {
             ("namespace", text()),
             ("operation", text()),
             ("userInfo", user),
-            ("dryRun", Declared::scalar(Type::Bool, 0, 0)),
-            ("options", Declared::scalar(Type::Dyn, 0, 0)),
+            ("dryRun", DeclaredType::scalar(Type::Bool, 0, 0)),
+            ("options", DeclaredType::scalar(Type::Dyn, 0, 0)),
         ],
     )
 }
 
 /// The namespace of the object, as far as policies see it.
-pub(super) fn namespace() -> Declared {
-    let time = || Declared::scalar(Type::Timestamp, 0, 0);
-    let number = || Declared::scalar(Type::Int, 0, 0);
-    let pairs = || Declared::map(text(), text(), 0);
+pub(super) fn namespace() -> DeclaredType {
+    let time = || DeclaredType::scalar(Type::Timestamp, 0, 0);
+    let number = || DeclaredType::scalar(Type::Int, 0, 0);
+    let pairs = || DeclaredType::map(text(), text(), 0);
     let condition = object(
         "kubernetes.NamespaceCondition",
         [("status", text()), ("type", text()), ("lastTransitionTime", time()), ("message", text()), ("reason", text())],
@@ -197,7 +197,7 @@ pub(super) fn namespace() -> Declared {
         ],
     );
     let status =
-        object("kubernetes.NamespaceStatus", [("conditions", Declared::list(condition, 0)), ("phase", text())]);
+        object("kubernetes.NamespaceStatus", [("conditions", DeclaredType::list(condition, 0)), ("phase", text())]);
     object(
         "kubernetes.Namespace",
         [

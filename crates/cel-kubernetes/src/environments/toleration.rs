@@ -10,7 +10,7 @@ use cel::value::{HostObject, Timestamp, Value};
 
 use super::{Dialect, Language};
 use crate::compile::{Environment, ExpressionLimits, ResultRule};
-use crate::declared::Declared;
+use crate::declared::DeclaredType;
 
 const TYPE_NAME: &str = "kubernetes.Taint";
 const VARIABLE: &str = "taint";
@@ -22,13 +22,13 @@ pub fn environment(dialect: Dialect) -> Result<Environment, EnvError> {
 
 /// Like `environment`, in a language that other environments share: takes a fraction of the time.
 pub fn environment_in(language: &Language) -> Result<Environment, EnvError> {
-    let declared = Declared::object(
+    let declared = DeclaredType::object(
         TYPE_NAME,
         [
-            (Name::from_static("key"), Declared::string(317)),
-            (Name::from_static("value"), Declared::string(63)),
-            (Name::from_static("effect"), Declared::string(16)),
-            (Name::from_static("timeAdded"), Declared::scalar(Type::Timestamp, 0, 12)),
+            (Name::from_static("key"), DeclaredType::string(317)),
+            (Name::from_static("value"), DeclaredType::string(63)),
+            (Name::from_static("effect"), DeclaredType::string(16)),
+            (Name::from_static("timeAdded"), DeclaredType::scalar(Type::Timestamp, 0, 12)),
         ],
     );
     super::with_variables(language, [(VARIABLE, declared)], ResultRule::BoolOrUnknown, ExpressionLimits::PLACEMENT)

@@ -37,9 +37,9 @@ fn estimate(site: &dyn CallSite) -> CallEstimate {
     own.unwrap_or_else(standard).into()
 }
 
-fn estimate_own_type(of: &Type, site: &dyn CallSite) -> Option<Cost> {
+fn estimate_own_type(value_type: &Type, site: &dyn CallSite) -> Option<Cost> {
     let texts = |max: u64| Cost { min: 1, max }.times_factor(STRING_TRAVERSAL_FACTOR);
-    match (of, of.name()) {
+    match (value_type, value_type.name()) {
         (Type::Opaque(_), "net.IP" | "net.CIDR") => Some(Cost::exactly(1)),
         (Type::Object(_), "kubernetes.Quantity" | "kubernetes.Semver") => Some(Cost::exactly(1)),
         (Type::Object(_), name) if name.starts_with("kubernetes.authorization.") => Some(Cost::exactly(1)),

@@ -48,9 +48,9 @@ static OVERLOADS: &[Overload] = &[
     ),
 ];
 
-type Find = for<'v> fn(&Regex, &[Value<'v>]) -> Result<Value<'v>, EvalError>;
+type FindFn = for<'v> fn(&Regex, &[Value<'v>]) -> Result<Value<'v>, EvalError>;
 
-fn prepare(constants: &[Option<&Value<'static>>], find: Find) -> Option<Result<PreparedCall, EvalError>> {
+fn prepare(constants: &[Option<&Value<'static>>], find: FindFn) -> Option<Result<PreparedCall, EvalError>> {
     let pattern = constants.get(1).copied().flatten()?.as_str()?;
     Some(match Regex::new(pattern) {
         Ok(regex) => Ok(PreparedCall::new(move |operands| find(&regex, operands))),

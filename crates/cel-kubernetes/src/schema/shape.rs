@@ -126,7 +126,7 @@ impl Shape {
             (Kind::Date, json::Value::String(text)) => scalar::date(text),
             (Kind::DateTime, json::Value::String(text)) => scalar::date_time(text),
             (Kind::Octets, json::Value::String(text)) => scalar::octets(text),
-            (Kind::Preserved, _) => Value::opaque(Preserved(document.clone())),
+            (Kind::Preserved, _) => Value::opaque(PreservedValue(document.clone())),
             _ => failed(&self.mismatch(document)),
         }
     }
@@ -224,16 +224,16 @@ fn as_document(data: &HostData) -> &json::Value {
 
 /// Data without a type, kept as it is: expressions can compare it, and nothing else.
 #[derive(Debug)]
-struct Preserved(json::Value);
+struct PreservedValue(json::Value);
 
-impl HostValue for Preserved {
+impl HostValue for PreservedValue {
     fn type_of(&self) -> Type {
         Type::opaque("unknown")
     }
 
     fn equals(&self, other: &dyn HostValue) -> bool {
         let other: &dyn Any = other;
-        other.downcast_ref::<Preserved>().is_some_and(|other| self.0 == other.0)
+        other.downcast_ref::<PreservedValue>().is_some_and(|other| self.0 == other.0)
     }
 
     fn text(&self) -> String {

@@ -3,7 +3,7 @@
 use api::structural_schema::Schema;
 use cel::types::Type;
 
-use crate::declared::Declared;
+use crate::declared::DeclaredType;
 
 use super::{UNNAMED, identifier_of, with_resource_root};
 
@@ -19,13 +19,13 @@ const MAX_DATETIME_SIZE: u64 = 32;
 const MIN_DURATION_SIZE: u64 = 3;
 const MAX_DURATION_SIZE: u64 = 32;
 
-pub(super) fn declare(schema: &Schema, is_resource_root: bool) -> Option<Declared> {
+pub(super) fn declare(schema: &Schema, is_resource_root: bool) -> Option<DeclaredType> {
     if schema.x_int_or_string {
         let max_elements = match schema.max_length {
             Some(length) => non_negative(length).saturating_mul(4),
             None => REQUEST_BYTES_MAX.saturating_sub(2),
         };
-        return Some(Declared::scalar(Type::Dyn, max_elements, 1));
+        return Some(DeclaredType::scalar(Type::Dyn, max_elements, 1));
     }
     let rooted;
     let schema = if is_resource_root {
@@ -38,24 +38,24 @@ pub(super) fn declare(schema: &Schema, is_resource_root: bool) -> Option<Declare
         "array" => declare_list(schema),
         "object" => declare_object(schema),
         "string" => Some(declare_text(schema)),
-        "boolean" => Some(Declared::scalar(Type::Bool, 0, MIN_BOOL_SIZE)),
-        "number" => Some(Declared::scalar(Type::Double, 0, MIN_NUMBER_SIZE)),
-        "integer" => Some(Declared::scalar(Type::Int, 0, MIN_NUMBER_SIZE)),
+        "boolean" => Some(DeclaredType::scalar(Type::Bool, 0, MIN_BOOL_SIZE)),
+        "number" => Some(DeclaredType::scalar(Type::Double, 0, MIN_NUMBER_SIZE)),
+        "integer" => Some(DeclaredType::scalar(Type::Int, 0, MIN_NUMBER_SIZE)),
         _ => None,
     }
 }
 
-fn declare_list(schema: &Schema) -> Option<Declared> {
+fn declare_list(schema: &Schema) -> Option<DeclaredType> {
     let items = schema.items_schema()?;
     let element = declare(items, items.x_embedded_resource)?;
     let max_items = match schema.max_items {
         Some(count) => non_negative(count),
         None => per_request(element.min_serialized_size.saturating_add(1)),
     };
-    Some(Declared::list(element, max_items))
+    Some(DeclaredType::list(element, max_items))
 }
 
-fn declare_object(schema: &Schema) -> Option<Declared> {
+fn declare_object(schema: &Schema) -> Option<DeclaredType> {
     if let Some(values) = schema.additional_properties_schema() {
         let value = declare(values, values.x_embedded_resource)?;
         let max_properties = match schema.max_properties {
@@ -63,7 +63,7 @@ fn declare_object(schema: &Schema) -> Option<Declared> {
             // Quotes, colon, comma and the shortest key come with each value.
             None => per_request(value.min_serialized_size.saturating_add(6)),
         };
-        return Some(Declared::map(Declared::string(0), value, max_properties));
+        return Some(DeclaredType::map(DeclaredType::string(0), value, max_properties));
     }
     let mut min_serialized_size = 2_u64;
     let mut fields = Vec::with_capacity(schema.properties.len());
@@ -76,19 +76,19 @@ fn declare_object(schema: &Schema) -> Option<Declared> {
         }
         fields.extend(identifier_of(name).map(|identifier| (identifier, declared)));
     }
-    let object = Declared::object(UNNAMED, fields);
-    Some(Declared { min_serialized_size, ..object })
+    let object = DeclaredType::object(UNNAMED, fields);
+    Some(DeclaredType { min_serialized_size, ..object })
 }
 
-fn declare_text(schema: &Schema) -> Declared {
+fn declare_text(schema: &Schema) -> DeclaredType {
     match schema.format.as_str() {
         "byte" => {
             let max_elements = schema.max_length.map_or(REQUEST_BYTES_MAX.saturating_sub(2), non_negative);
-            Declared::scalar(Type::Bytes, max_elements, MIN_STRING_SIZE)
+            DeclaredType::scalar(Type::Bytes, max_elements, MIN_STRING_SIZE)
         }
-        "duration" => Declared::scalar(Type::Duration, MAX_DURATION_SIZE, MIN_DURATION_SIZE),
-        "date" => Declared::scalar(Type::Timestamp, DATE_SIZE, DATE_SIZE),
-        "date-time" => Declared::scalar(Type::Timestamp, MAX_DATETIME_SIZE, MIN_DATETIME_SIZE),
+        "duration" => DeclaredType::scalar(Type::Duration, MAX_DURATION_SIZE, MIN_DURATION_SIZE),
+        "date" => DeclaredType::scalar(Type::Timestamp, DATE_SIZE, DATE_SIZE),
+        "date-time" => DeclaredType::scalar(Type::Timestamp, MAX_DATETIME_SIZE, MIN_DATETIME_SIZE),
         _ => {
             let longest_choice =
                 schema.enumeration.iter().map(|choice| choice.as_str().map_or(0, str::len) as u64).max();
@@ -98,7 +98,7 @@ fn declare_text(schema: &Schema) -> Declared {
                 (None, Some(longest)) => longest,
                 (None, None) => REQUEST_BYTES_MAX.saturating_sub(2),
             };
-            Declared::scalar(Type::String, max_elements, MIN_STRING_SIZE)
+            DeclaredType::scalar(Type::String, max_elements, MIN_STRING_SIZE)
         }
     }
 }

@@ -4,7 +4,7 @@
 //! with nullable types, a wrapper with its primitive. A failed attempt leaves no bindings.
 
 use crate::syntax::ast::Name;
-use crate::types::{Opaque, Primitive, Type};
+use crate::types::{OpaqueType, Primitive, Type};
 
 /// A type, or a part of a generic signature whose variables are counted from `base`.
 ///
@@ -191,8 +191,11 @@ impl Bindings {
     }
 
     /// The type with all that is bound filled in, and `dyn` for other variables.
-    pub(super) fn substitute_or_dyn(&self, of: &Type) -> Type {
-        rebuild(View::plain(of), &mut |variable| match self.known_slot(variable).and_then(|slot| self.bound(slot)) {
+    pub(super) fn substitute_or_dyn(&self, value_type: &Type) -> Type {
+        rebuild(View::plain(value_type), &mut |variable| match self
+            .known_slot(variable)
+            .and_then(|slot| self.bound(slot))
+        {
             Some(bound) => self.substitute_or_dyn(bound),
             None => Type::Dyn,
         })
@@ -271,7 +274,7 @@ fn rebuild(view: View<'_>, replace: &mut dyn FnMut(View<'_>) -> Type) -> Type {
         Type::Type(Some(of)) => Type::type_of(rebuild(view.part(of), replace)),
         Type::Opaque(opaque) => {
             let parameters = opaque.parameters.iter().map(|part| rebuild(view.part(part), replace)).collect();
-            Type::Opaque(Opaque { name: opaque.name.clone(), parameters }.into())
+            Type::Opaque(OpaqueType { name: opaque.name.clone(), parameters }.into())
         }
         _ => replace(view),
     }
@@ -355,8 +358,8 @@ fn is_exact(first: View<'_>, second: View<'_>) -> bool {
 }
 
 /// The primitive, whether it may be null or not.
-fn primitive(of: &Type) -> Option<Primitive> {
-    Some(match of {
+fn primitive(value_type: &Type) -> Option<Primitive> {
+    Some(match value_type {
         Type::Bool => Primitive::Bool,
         Type::Int => Primitive::Int,
         Type::Uint => Primitive::Uint,
@@ -368,8 +371,11 @@ fn primitive(of: &Type) -> Option<Primitive> {
     })
 }
 
-fn is_nullable(of: &Type) -> bool {
-    matches!(of, Type::Null | Type::Wrapper(_) | Type::Opaque(_) | Type::Object(_) | Type::Duration | Type::Timestamp)
+fn is_nullable(value_type: &Type) -> bool {
+    matches!(
+        value_type,
+        Type::Null | Type::Wrapper(_) | Type::Opaque(_) | Type::Object(_) | Type::Duration | Type::Timestamp
+    )
 }
 
 #[cfg(test)]

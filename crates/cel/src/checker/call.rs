@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::assign::{View, is_same};
 use super::format::Operands;
 use super::{Checker, OverloadSet, Reference, Step};
-use crate::env::{Function, Resolved};
+use crate::env::{Function, ResolvedOverload};
 use crate::syntax::ast::{ExprId, ExprKind, operator};
 use crate::types::Type;
 
@@ -125,7 +125,7 @@ impl<'a> Checker<'a> {
 
     /// `&&` and `||` take any number of operands, and each that is not bool is reported on its own.
     fn logical_overload(&mut self, function: &Function, receiver: Option<ExprId>, args: &[ExprId]) -> Resolution {
-        let is_eligible = |overload: &Resolved| overload.signature.receiver == receiver.is_some();
+        let is_eligible = |overload: &ResolvedOverload| overload.signature.receiver == receiver.is_some();
         let Some(index) = function.overloads.iter().position(is_eligible) else { return Resolution::None };
         let mut reported = false;
         for operand in receiver.iter().chain(args) {
@@ -156,7 +156,7 @@ enum Resolution {
 }
 
 /// Whether an overload compares different numeric types, such as `int < double`.
-fn compares_different_numbers(overload: &Resolved) -> bool {
+fn compares_different_numbers(overload: &ResolvedOverload) -> bool {
     let is_number = |of: &Type| matches!(of, Type::Int | Type::Uint | Type::Double);
     let name = &overload.signature.function;
     let compares = [operator::LESS, operator::LESS_EQUALS, operator::GREATER, operator::GREATER_EQUALS].contains(name);

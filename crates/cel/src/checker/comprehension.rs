@@ -6,7 +6,7 @@ use crate::syntax::ast::{Comprehension, ExprId, ExprKind, Name};
 use crate::types::Type;
 
 /// A variable that a comprehension declares.
-pub(super) struct Local<'a> {
+pub(super) struct LocalVariable<'a> {
     pub(super) name: &'a Name,
     pub(super) of: Type,
 }
@@ -23,13 +23,13 @@ impl<'a> Checker<'a> {
     pub(super) fn enter_loop(&mut self, id: ExprId) {
         let Some(it) = self.comprehension(id) else { return };
         let accumulator = self.type_of(it.init).clone();
-        self.locals.push(Local { name: &it.accumulator, of: accumulator });
+        self.locals.push(LocalVariable { name: &it.accumulator, of: accumulator });
         let (first, second) = self.element_types(it);
         // Of two variables with one name, the first one is seen.
         if let Some(name) = &it.second_variable {
-            self.locals.push(Local { name, of: second });
+            self.locals.push(LocalVariable { name, of: second });
         }
-        self.locals.push(Local { name: &it.variable, of: first });
+        self.locals.push(LocalVariable { name: &it.variable, of: first });
         // cel-go forgets with the first comprehension which overloads are switched off.
         self.same_type_comparisons_only = false;
         self.seen.comprehensions = true;
@@ -65,9 +65,9 @@ impl<'a> Checker<'a> {
     }
 
     /// The types of the variables; the second one's means nothing where there is none.
-    fn element_types(&mut self, it: &Comprehension) -> (Type, Type) {
-        let has_second = it.second_variable.is_some();
-        let range = self.bindings.substitute(View::plain(self.type_of(it.range)));
+    fn element_types(&mut self, comprehension: &Comprehension) -> (Type, Type) {
+        let has_second = comprehension.second_variable.is_some();
+        let range = self.bindings.substitute(View::plain(self.type_of(comprehension.range)));
         match &range {
             Type::List(element) if has_second => (Type::Int, (**element).clone()),
             Type::List(element) => ((**element).clone(), Type::Dyn),
@@ -82,7 +82,7 @@ impl<'a> Checker<'a> {
                     "expression of type '{}' cannot be range of a comprehension (must be list, map, or dynamic)",
                     ShownType(other)
                 );
-                self.report(self.ast[it.range].position, message);
+                self.report(self.ast[comprehension.range].position, message);
                 (Type::Error, Type::Error)
             }
         }

@@ -161,8 +161,8 @@ impl<'a> Checker<'a> {
 }
 
 /// The name under which a type's fields are declared, if it can be built from fields.
-fn message_name(of: &Type) -> Option<Name> {
-    Some(Name::from_static(match of {
+fn message_name(value_type: &Type) -> Option<Name> {
+    Some(Name::from_static(match value_type {
         Type::Object(name) => return Some(name.clone()),
         Type::Wrapper(primitive) => primitive.wrapper_name(),
         Type::Any => "google.protobuf.Any",

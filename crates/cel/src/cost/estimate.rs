@@ -8,7 +8,7 @@ use super::path::{Path, Paths};
 use super::{CallEstimate, CallSite, Cost, PathStep, Size, SizeHints};
 use super::{LIST_CREATION, MAP_CREATION, STRUCT_CREATION};
 use crate::checker::{OverloadSet, Reference, TypedAst};
-use crate::env::{Function, Resolved};
+use crate::env::{Function, ResolvedOverload};
 use crate::syntax::ast::{Comprehension, ExprId, ExprKind, Literal, Name, operator};
 use crate::types::{Primitive, Type};
 
@@ -45,7 +45,7 @@ struct Estimator<'a> {
     entries: Vec<Entry>,
     paths: Paths<'a>,
     /// The variables of enclosing comprehensions, innermost last.
-    locals: Vec<Local<'a>>,
+    locals: Vec<LocalVariable<'a>>,
     /// The operands of enclosing calls, innermost last.
     operands: Vec<Operand>,
 }
@@ -73,7 +73,7 @@ struct Entry {
     value: Size,
 }
 
-struct Local<'a> {
+struct LocalVariable<'a> {
     name: &'a str,
     path: Path,
     size: Option<Size>,
@@ -254,7 +254,7 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    fn price(&self, overload: &Resolved, base: usize) -> CallEstimate {
+    fn price(&self, overload: &ResolvedOverload, base: usize) -> CallEstimate {
         overload.price.estimate(&Call { estimator: self, operands: self.operands.get(base..).unwrap_or(&[]) })
     }
 
@@ -315,7 +315,7 @@ impl<'a> Estimator<'a> {
     /// Opens the scope of a variable that is bound to an expression.
     fn push_bound(&mut self, name: &'a Name, id: ExprId) {
         let (path, entry, size) = (self.path(id), self.entry_id(id), self.size(id));
-        self.locals.push(Local { name, path, size, entry });
+        self.locals.push(LocalVariable { name, path, size, entry });
     }
 
     /// Opens the scope of a variable that iterates over a part of each entry.
@@ -331,11 +331,11 @@ impl<'a> Estimator<'a> {
         let size = entry.map(|entry| if of_value { entry.value } else { entry.key });
         let range = self.path(range);
         let path = self.paths.extend(range, step);
-        self.locals.push(Local { name, path, size, entry: None });
+        self.locals.push(LocalVariable { name, path, size, entry: None });
     }
 
     /// The comprehension's variable that the node refers to.
-    fn local_of(&self, id: ExprId) -> Option<&Local<'a>> {
+    fn local_of(&self, id: ExprId) -> Option<&LocalVariable<'a>> {
         if self.locals.is_empty() {
             return None;
         }
@@ -346,7 +346,7 @@ impl<'a> Estimator<'a> {
         }
     }
 
-    fn local(&self, name: &str) -> Option<&Local<'a>> {
+    fn local(&self, name: &str) -> Option<&LocalVariable<'a>> {
         self.locals.iter().rev().find(|local| local.name == name)
     }
 
@@ -466,11 +466,11 @@ fn written_size(kind: &ExprKind) -> Option<u64> {
 }
 
 /// Whether all values of the type have the same size.
-fn is_scalar(of: &Type) -> bool {
-    match of {
+fn is_scalar(value_type: &Type) -> bool {
+    match value_type {
         Type::Bool | Type::Int | Type::Uint | Type::Double | Type::Duration | Type::Timestamp => true,
         Type::Wrapper(primitive) => !matches!(primitive, Primitive::String | Primitive::Bytes),
-        Type::Opaque(_) => of.as_optional().is_some_and(is_scalar),
+        Type::Opaque(_) => value_type.as_optional().is_some_and(is_scalar),
         _ => false,
     }
 }

@@ -38,7 +38,7 @@ impl Size {
         Size { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
     }
 
-    /// One for each of the other.
+    /// Returns the product of both sizes.
     #[must_use]
     pub const fn times(self, other: Size) -> Size {
         Size { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }
@@ -84,7 +84,7 @@ impl Cost {
         Cost { min: self.min.saturating_add(other.min), max: self.max.saturating_add(other.max) }
     }
 
-    /// One for each of the other.
+    /// Returns the product of both sizes.
     #[must_use]
     pub const fn times(self, other: Cost) -> Cost {
         Cost { min: self.min.saturating_mul(other.min), max: self.max.saturating_mul(other.max) }

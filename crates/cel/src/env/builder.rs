@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::function::{Implementation, OVERLOADS_MAX, Resolved};
+use super::function::{Implementation, OVERLOADS_MAX, ResolvedOverload};
 use super::names::{NameMap, Roots};
 use super::well_known::WellKnown;
 use super::{
@@ -88,15 +88,15 @@ impl Builder {
 
     /// Declares a variable.
     #[must_use]
-    pub fn variable(mut self, name: &str, of: Type) -> Self {
-        self.inner.variables.insert(name.into(), Variable { variable_type: of, constant: None });
+    pub fn variable(mut self, name: &str, value_type: Type) -> Self {
+        self.inner.variables.insert(name.into(), Variable { variable_type: value_type, constant: None });
         self
     }
 
     /// Declares a constant.
     #[must_use]
-    pub fn constant(mut self, name: &str, of: Type, value: Value<'static>) -> Self {
-        self.inner.variables.insert(name.into(), Variable { variable_type: of, constant: Some(value) });
+    pub fn constant(mut self, name: &str, value_type: Type, value: Value<'static>) -> Self {
+        self.inner.variables.insert(name.into(), Variable { variable_type: value_type, constant: Some(value) });
         self
     }
 
@@ -152,7 +152,7 @@ impl Builder {
             match Signature::parse(overload.signature) {
                 Some(signature) => {
                     let id = Name::from_static(overload.id);
-                    let mut resolved = Resolved::new(id, signature, overload.price, implementation);
+                    let mut resolved = ResolvedOverload::new(id, signature, overload.price, implementation);
                     resolved.plan_time = overload.plan_time;
                     self.declare(resolved);
                 }
@@ -194,13 +194,13 @@ impl Builder {
     #[must_use]
     pub fn overload(mut self, id: &str, signature: &str, price: Price, implementation: Implementation) -> Self {
         match Signature::parse(signature) {
-            Some(parsed) => self.declare(Resolved::new(id.into(), parsed, price, implementation)),
+            Some(parsed) => self.declare(ResolvedOverload::new(id.into(), parsed, price, implementation)),
             None => self.error = Some(EnvError::Signature(signature.to_owned())),
         }
         self
     }
 
-    fn declare(&mut self, overload: Resolved) {
+    fn declare(&mut self, overload: ResolvedOverload) {
         let name = overload.signature.function.clone();
         self.inner.function_roots.insert(&name);
         let function = Arc::make_mut(&mut self.inner.functions)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Price;
 use crate::syntax::ast::Name;
-use crate::types::{Opaque, Signature, Type};
+use crate::types::{OpaqueType, Signature, Type};
 use crate::value::{EvalError, Value};
 
 /// Computes a call for which some operands are [`Value::Unknown`] and none has failed: returns a value, or an
@@ -18,19 +18,19 @@ pub type PartialFunction = for<'v> fn(&[Value<'v>]) -> Option<Value<'v>>;
 pub type NativeFunction = for<'v> fn(&[Value<'v>]) -> Result<Value<'v>, EvalError>;
 
 /// Code that was made for a certain call when the program was planned, for instance around a regular expression.
-pub type Prepared = Arc<dyn for<'v> Fn(&[Value<'v>]) -> Result<Value<'v>, EvalError> + Send + Sync>;
+pub type PreparedFn = Arc<dyn for<'v> Fn(&[Value<'v>]) -> Result<Value<'v>, EvalError> + Send + Sync>;
 
 /// A prepared predicate on the text of the first operand: needs no values.
 pub type PreparedTest = Arc<dyn Fn(&str) -> Result<bool, EvalError> + Send + Sync>;
 
 /// Makes code for a call from those of its operands that are constant, or leaves it to run time.
-pub type Prepare = fn(&[Option<&Value<'static>>]) -> Option<Result<PreparedCall, EvalError>>;
+pub type PrepareFn = fn(&[Option<&Value<'static>>]) -> Option<Result<PreparedCall, EvalError>>;
 
-/// A call after preparation by [`Prepare`].
+/// A call after preparation by [`PrepareFn`].
 #[derive(Clone)]
 pub enum PreparedCall {
     /// Code for any call.
-    Call(Prepared),
+    Call(PreparedFn),
     /// Code for a question about the text in the first operand; other operands have no such overload.
     Test(PreparedTest),
 }
@@ -108,9 +108,9 @@ pub enum PlanTime {
     /// These are cel-go's type conversions.
     Convert,
     /// Makes code for this call, if the operands that are constant allow it. An error means that there is no program.
-    Prepare(Prepare),
+    Prepare(PrepareFn),
     /// Like `Compute`, where cel-go does the same: its call then stops at the first failing operand.
-    Replace(Prepare),
+    Replace(PrepareFn),
 }
 
 impl fmt::Debug for PlanTime {
@@ -149,7 +149,7 @@ pub enum Implementation {
     /// A plain function.
     Native(NativeFunction),
     /// A closure of the host.
-    Closure(Prepared),
+    Closure(PreparedFn),
 }
 
 impl fmt::Debug for Implementation {
@@ -165,7 +165,7 @@ impl fmt::Debug for Implementation {
 
 /// An overload whose signature has been read.
 #[derive(Clone, Debug)]
-pub struct Resolved {
+pub struct ResolvedOverload {
     /// cel-go's identifier of the overload.
     pub id: Name,
     /// Parameters and result.
@@ -196,7 +196,7 @@ pub struct Function {
     /// The function's name.
     pub name: Name,
     /// The overloads, in the order in which they were declared.
-    pub overloads: Vec<Resolved>,
+    pub overloads: Vec<ResolvedOverload>,
     /// The implementation that all overloads share.
     pub singleton: Option<Singleton>,
     /// Implementation for unknown operands.
@@ -237,12 +237,12 @@ impl Singleton {
     }
 }
 
-impl Resolved {
+impl ResolvedOverload {
     /// An overload with the host's own closure.
     pub(crate) fn new(id: Name, signature: Signature, price: Price, implementation: Implementation) -> Self {
         let pattern = Pattern::new(&signature);
         let generic = pattern.is_some();
-        Resolved { id, signature, generic, pattern, price, implementation, plan_time: PlanTime::Nothing }
+        ResolvedOverload { id, signature, generic, pattern, price, implementation, plan_time: PlanTime::Nothing }
     }
 
     /// Whether the operands have the kinds of the parameters.
@@ -263,8 +263,8 @@ impl Pattern {
 }
 
 /// The type with each type parameter replaced by its number, in the order of their first appearance.
-fn numbered<'t>(of: &'t Type, names: &mut Vec<&'t Name>) -> Type {
-    match of {
+fn numbered<'t>(value_type: &'t Type, names: &mut Vec<&'t Name>) -> Type {
+    match value_type {
         Type::Param(name) => {
             let number = names.iter().position(|known| *known == name).unwrap_or_else(|| {
                 names.push(name);
@@ -277,15 +277,15 @@ fn numbered<'t>(of: &'t Type, names: &mut Vec<&'t Name>) -> Type {
         Type::Type(Some(inner)) => Type::type_of(numbered(inner, names)),
         Type::Opaque(opaque) => {
             let parameters = opaque.parameters.iter().map(|parameter| numbered(parameter, names)).collect();
-            Type::Opaque(Arc::new(Opaque { name: opaque.name.clone(), parameters }))
+            Type::Opaque(Arc::new(OpaqueType { name: opaque.name.clone(), parameters }))
         }
         other => other.clone(),
     }
 }
 
 /// Whether the value is of the type, judged by its kind: elements are not examined.
-fn is_of_type(value: &Value<'_>, of: &Type) -> bool {
-    match (of, value) {
+fn is_of_type(value: &Value<'_>, value_type: &Type) -> bool {
+    match (value_type, value) {
         (Type::Dyn | Type::Any | Type::Param(_) | Type::Var(_) | Type::Error, _) => true,
         (Type::Null, Value::Null)
         | (Type::Bool, Value::Bool(_))
@@ -302,8 +302,8 @@ fn is_of_type(value: &Value<'_>, of: &Type) -> bool {
         // As in cel-go, the first element represents all.
         (Type::List(element), Value::List(list)) => list.get(0).is_none_or(|first| is_of_type(&first, element)),
         (Type::Wrapper(primitive), value) => is_of_type(value, &primitive.unwrapped()),
-        (Type::Opaque(_), Value::Optional(_)) => of.as_optional().is_some(),
-        (Type::Opaque(_) | Type::Object(_), Value::Opaque(opaque)) => opaque.type_of().name() == of.name(),
+        (Type::Opaque(_), Value::Optional(_)) => value_type.as_optional().is_some(),
+        (Type::Opaque(_) | Type::Object(_), Value::Opaque(opaque)) => opaque.type_of().name() == value_type.name(),
         (Type::Object(name), Value::Object(object)) => object.type_name() == name.as_str(),
         _ => false,
     }

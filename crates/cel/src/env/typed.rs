@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Env, Function, Resolved};
+use super::{Env, Function, ResolvedOverload};
 use crate::syntax::ast::{Ast, ExprId, ExprKind, Name};
 use crate::types::Type;
 use crate::value::Value;
@@ -76,12 +76,12 @@ impl OverloadSet {
     }
 
     /// The overloads of a function.
-    pub fn of(self, function: &Function) -> impl Iterator<Item = &Resolved> {
+    pub fn of(self, function: &Function) -> impl Iterator<Item = &ResolvedOverload> {
         self.indices().filter_map(|index| function.overloads.get(index))
     }
 
     /// The one overload that is meant, if there is only one.
-    pub fn single(self, function: &Function) -> Option<&Resolved> {
+    pub fn single(self, function: &Function) -> Option<&ResolvedOverload> {
         if self.len() == 1 { function.overloads.get(self.0.trailing_zeros() as usize) } else { None }
     }
 }

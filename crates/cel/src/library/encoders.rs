@@ -29,7 +29,7 @@ static OVERLOADS: &[Overload] = &[
         // Text without padding is tried second, and the error of that attempt is reported.
         let octets = decode(text, true)
             .or_else(|_| decode(text, false))
-            .map_err(|Corrupt(at)| EvalError::other(format!("illegal base64 data at input byte {at}")))?;
+            .map_err(|CorruptOctet(at)| EvalError::other(format!("illegal base64 data at input byte {at}")))?;
         Ok(Value::Bytes(Bytes::Shared(octets.into())))
     }),
     native("base64_encode_bytes", ":base64.encode(bytes) -> string", Price::ONE, |operands| match operands {
@@ -55,9 +55,9 @@ fn encode(octets: &[u8]) -> String {
 
 /// The place of the first octet that does not belong there.
 #[derive(Debug, PartialEq, Eq)]
-struct Corrupt(usize);
+struct CorruptOctet(usize);
 
-fn decode(text: &[u8], padded: bool) -> Result<Vec<u8>, Corrupt> {
+fn decode(text: &[u8], padded: bool) -> Result<Vec<u8>, CorruptOctet> {
     let mut octets = Vec::with_capacity(text.len().saturating_mul(3).saturating_div(4));
     let mut at = 0_usize;
     // Four digits make three octets; fewer only at the end.
@@ -69,8 +69,8 @@ fn decode(text: &[u8], padded: bool) -> Result<Vec<u8>, Corrupt> {
             let Some(octet) = text.get(at) else {
                 match digits {
                     0 => return Ok(octets),
-                    1 => return Err(Corrupt(at.saturating_sub(1))),
-                    _ if padded => return Err(Corrupt(at.saturating_sub(digits as usize))),
+                    1 => return Err(CorruptOctet(at.saturating_sub(1))),
+                    _ if padded => return Err(CorruptOctet(at.saturating_sub(digits as usize))),
                     _ => break,
                 }
             };
@@ -84,7 +84,7 @@ fn decode(text: &[u8], padded: bool) -> Result<Vec<u8>, Corrupt> {
                 _ => {
                     let digit = ALPHABET.iter().position(|letter| letter == octet);
                     let digit =
-                        digit.and_then(|digit| u32::try_from(digit).ok()).ok_or(Corrupt(at.saturating_sub(1)))?;
+                        digit.and_then(|digit| u32::try_from(digit).ok()).ok_or(CorruptOctet(at.saturating_sub(1)))?;
                     bits = bits << 6 | digit;
                     digits = digits.saturating_add(1);
                 }
@@ -98,25 +98,25 @@ fn decode(text: &[u8], padded: bool) -> Result<Vec<u8>, Corrupt> {
 }
 
 /// After the first `=`: maybe another one, line ends, and nothing else.
-fn end_padding(text: &[u8], at: &mut usize, digits: u32) -> Result<(), Corrupt> {
+fn end_padding(text: &[u8], at: &mut usize, digits: u32) -> Result<(), CorruptOctet> {
     let pass_line_ends = |at: &mut usize| {
         while matches!(text.get(*at), Some(b'\n' | b'\r')) {
             *at = at.saturating_add(1);
         }
     };
     if digits < 2 {
-        return Err(Corrupt(at.saturating_sub(1)));
+        return Err(CorruptOctet(at.saturating_sub(1)));
     }
     if digits == 2 {
         pass_line_ends(at);
         match text.get(*at) {
-            None => return Err(Corrupt(text.len())),
+            None => return Err(CorruptOctet(text.len())),
             Some(b'=') => *at = at.saturating_add(1),
-            Some(_) => return Err(Corrupt(at.saturating_sub(1))),
+            Some(_) => return Err(CorruptOctet(at.saturating_sub(1))),
         }
     }
     pass_line_ends(at);
-    if *at < text.len() { Err(Corrupt(*at)) } else { Ok(()) }
+    if *at < text.len() { Err(CorruptOctet(*at)) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::standard::contains;
 use super::{list, native};
 use crate::cost::{CallSite, Cost, Price};
 use crate::env::{Library, LibraryVersion, Overload};
-use crate::value::drawn::Drawn;
+use crate::value::drawn::PartialList;
 use crate::value::{EvalError, List, Value, Verdict};
 
 /// `sets.contains`, `sets.equivalent`, `sets.intersects`.
@@ -92,7 +92,7 @@ fn intersects(a: &List<'_>, b: &List<'_>) -> Result<bool, EvalError> {
 /// A list of which all is known, or a part.
 enum KnownElements<'o, 'v> {
     All(&'o List<'v>),
-    Part(&'o Drawn<'v>),
+    Part(&'o PartialList<'v>),
 }
 
 fn partial<'v>(

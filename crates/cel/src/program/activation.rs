@@ -18,9 +18,9 @@ pub trait Activation: Sync {
 
 /// No variables.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Empty;
+pub struct EmptyActivation;
 
-impl Activation for Empty {
+impl Activation for EmptyActivation {
     fn resolve(&self, _name: &str) -> Option<Value<'_>> {
         None
     }

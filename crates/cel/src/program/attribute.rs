@@ -2,14 +2,16 @@
 
 use std::mem;
 
-use super::machine::{Evaluated, Machine, put};
-use super::node::{Attribute, AttributeStrategy, Base, Collect, Conditional, Kind, Node, Qualifier, QualifierKey};
+use super::machine::{EvalResult, Machine, put};
+use super::node::{
+    Attribute, AttributeStrategy, Base, CollectNode, ConditionalNode, Kind, Node, Qualifier, QualifierKey,
+};
 use super::trace::Tracer;
-use crate::value::{ErrorKind, EvalError, HostData, Map, MapShape, Str, Unknown, Value};
+use crate::value::{ErrorKind, EvalError, HostData, Map, MapShape, Str, UnknownValue, Value};
 
 /// The kind of lookup.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ask {
+enum LookupKind {
     /// The value; it is an error if there is none.
     Value,
     /// The value, if there is one.
@@ -20,7 +22,7 @@ enum Ask {
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// Evaluates an attribute as an independent part of the expression: a variable or selection costs 1.
-    pub(super) fn eval_attribute(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+    pub(super) fn eval_attribute(&mut self, attribute: &'a Attribute) -> EvalResult<'a> {
         let mut value = Value::Null;
         self.eval_attribute_into(attribute, &mut value)?;
         Ok(value)
@@ -158,7 +160,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 
     #[inline(never)]
-    fn eval_any_attribute(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+    fn eval_any_attribute(&mut self, attribute: &'a Attribute) -> EvalResult<'a> {
         let result = self.resolve(attribute);
         if let Err(error) = &result
             && error.is_fatal()
@@ -183,7 +185,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 
     /// The value of an attribute, as a branch of a conditional or as a key: only its qualifiers cost.
-    pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> Evaluated<'a> {
+    pub(super) fn resolve(&mut self, attribute: &'a Attribute) -> EvalResult<'a> {
         if let (Base::Value(Node { kind: Kind::Collect(collect), .. }), Some(index), false) =
             (&attribute.base, attribute.first_index(), T::ENABLED)
         {
@@ -208,7 +210,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 
     /// `list.filter(…)[index]`: the list is not built. The cost is the same as with one.
-    fn resolve_picked(&mut self, collect: &'a Collect, index: usize, attribute: &'a Attribute) -> Evaluated<'a> {
+    fn resolve_picked(&mut self, collect: &'a CollectNode, index: usize, attribute: &'a Attribute) -> EvalResult<'a> {
         match self.pick(collect, index) {
             Ok(found) => {
                 self.charge(1)?;
@@ -220,7 +222,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
     }
 
-    fn read_lazy(&mut self, slot: usize, init: usize) -> Evaluated<'a> {
+    fn read_lazy(&mut self, slot: usize, init: usize) -> EvalResult<'a> {
         if let Some(value) = self.slot(slot) {
             return Ok(value.clone());
         }
@@ -241,7 +243,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         Ok(value)
     }
 
-    fn resolve_conditional(&mut self, conditional: &'a Conditional) -> Evaluated<'a> {
+    fn resolve_conditional(&mut self, conditional: &'a ConditionalNode) -> EvalResult<'a> {
         match self.eval(&conditional.condition)? {
             Value::Bool(true) => self.resolve(&conditional.truthy),
             Value::Bool(false) => self.resolve(&conditional.falsy),
@@ -250,7 +252,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
     }
 
-    fn qualify_all(&mut self, object: Value<'a>, attribute: &'a Attribute) -> Evaluated<'a> {
+    fn qualify_all(&mut self, object: Value<'a>, attribute: &'a Attribute) -> EvalResult<'a> {
         match object {
             Value::Optional(Some(value)) => self.qualify_from(0, Value::clone(&value), true, attribute),
             absent @ Value::Optional(None) => Ok(absent),
@@ -265,15 +267,15 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         mut object: Value<'a>,
         mut optional: bool,
         attribute: &'a Attribute,
-    ) -> Evaluated<'a> {
+    ) -> EvalResult<'a> {
         let last = attribute.qualifiers.len().saturating_sub(1);
         for (index, qualifier) in attribute.qualifiers.iter().enumerate().skip(first) {
             optional |= qualifier.optional;
             let tests_presence = attribute.presence_test && index == last;
             let ask = match (tests_presence, optional) {
-                (true, _) => Ask::Presence,
-                (false, true) => Ask::Maybe,
-                (false, false) => Ask::Value,
+                (true, _) => LookupKind::Presence,
+                (false, true) => LookupKind::Maybe,
+                (false, false) => LookupKind::Value,
             };
             let found = self.qualify(&object, qualifier, ask);
             match (&found, optional) {
@@ -304,7 +306,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         &mut self,
         object: &Value<'a>,
         qualifier: &'a Qualifier,
-        ask: Ask,
+        ask: LookupKind,
     ) -> Result<Option<Value<'a>>, EvalError> {
         match &qualifier.key {
             QualifierKey::Constant(key) => self.look_up(object, key, ask),
@@ -323,8 +325,13 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     /// Looks up a key that is unknown.
     #[cold]
-    fn look_up_keys(&self, object: &Value<'a>, key: &Unknown<'a>, ask: Ask) -> Result<Option<Value<'a>>, EvalError> {
-        Self::look_up_unknown(key, None, ask == Ask::Presence, |key| match key {
+    fn look_up_keys(
+        &self,
+        object: &Value<'a>,
+        key: &UnknownValue<'a>,
+        ask: LookupKind,
+    ) -> Result<Option<Value<'a>>, EvalError> {
+        Self::look_up_unknown(key, None, ask == LookupKind::Presence, |key| match key {
             Value::String(_) | Value::Int(_) | Value::Uint(_) | Value::Bool(_) | Value::Double(_) => {
                 self.look_up(object, key, ask)
             }
@@ -332,33 +339,33 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         })
     }
 
-    fn look_up(&self, object: &Value<'a>, key: &Value<'_>, ask: Ask) -> Result<Option<Value<'a>>, EvalError> {
+    fn look_up(&self, object: &Value<'a>, key: &Value<'_>, ask: LookupKind) -> Result<Option<Value<'a>>, EvalError> {
         let found = match object {
             Value::Map(map) => map.get(key),
             Value::Object(object) => match key {
-                Value::String(field) if ask == Ask::Presence => object.has(field).then_some(Value::Bool(true)),
+                Value::String(field) if ask == LookupKind::Presence => object.has(field).then_some(Value::Bool(true)),
                 Value::String(field) => object.get(field),
                 _ => return Err(EvalError::no_such_overload()),
             },
             Value::List(list) => {
                 let index = index_of(key)?;
                 return match usize::try_from(index).ok().and_then(|index| list.get(index)) {
-                    None if ask == Ask::Value => Err(index_out_of_bounds(key)),
+                    None if ask == LookupKind::Value => Err(index_out_of_bounds(key)),
                     found => Ok(found),
                 };
             }
             Value::Unknown(unknown) => {
                 let index = index_of(key).ok().and_then(|index| usize::try_from(index).ok());
-                return Self::look_up_unknown(unknown, index, ask == Ask::Presence, |object| {
+                return Self::look_up_unknown(unknown, index, ask == LookupKind::Presence, |object| {
                     self.look_up(object, key, ask)
                 });
             }
             Value::Error(error) => return Err(error.clone()),
-            Value::Optional(_) if ask != Ask::Value => return Ok(None),
-            _ if ask != Ask::Value && !self.program.error_on_bad_presence_test => return Ok(None),
+            Value::Optional(_) if ask != LookupKind::Value => return Ok(None),
+            _ if ask != LookupKind::Value && !self.program.error_on_bad_presence_test => return Ok(None),
             _ => return Err(EvalError::no_such_key(key)),
         };
-        if found.is_none() && ask == Ask::Value { Err(EvalError::no_such_key(key)) } else { Ok(found) }
+        if found.is_none() && ask == LookupKind::Value { Err(EvalError::no_such_key(key)) } else { Ok(found) }
     }
 }
 

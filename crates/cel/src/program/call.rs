@@ -1,16 +1,16 @@
 //! Calls: operands, code, price.
 
-use super::machine::{Evaluated, Machine, TestResult};
+use super::machine::{EvalResult, Machine, TestResult};
 use super::node::{CallNode, Code, Equality, EqualityText, Node, Question, QuestionTest};
 use super::trace::Tracer;
 use crate::cost::traversal_cost;
-use crate::env::{Implementation, Price, Resolved};
-use crate::value::{ErrorKind, EvalError, Str, Unknown, Value};
+use crate::env::{Implementation, Price, ResolvedOverload};
+use crate::value::{ErrorKind, EvalError, Str, UnknownValue, Value};
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// The value of a call.
     #[inline(always)]
-    pub(super) fn eval_call(&mut self, call: &'a CallNode) -> Evaluated<'a> {
+    pub(super) fn eval_call(&mut self, call: &'a CallNode) -> EvalResult<'a> {
         match self.ask(call) {
             Some(answer) => answer.map(Value::Bool),
             None => self.eval_any_call(call),
@@ -59,7 +59,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 
     #[inline(never)]
-    fn eval_any_call(&mut self, call: &'a CallNode) -> Evaluated<'a> {
+    fn eval_any_call(&mut self, call: &'a CallNode) -> EvalResult<'a> {
         match &*call.operands {
             [node] => {
                 let mut operand = Value::Null;
@@ -115,7 +115,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         &mut self,
         nodes: &[&'a Node],
         operands: &mut [Value<'a>],
-    ) -> Result<Option<Evaluated<'a>>, EvalError> {
+    ) -> Result<Option<EvalResult<'a>>, EvalError> {
         let last = nodes.len().saturating_sub(1);
         for (index, (operand, node)) in operands.iter_mut().zip(nodes).enumerate() {
             match as_operand(self.eval(node))? {
@@ -128,7 +128,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     /// Calls, if no operand failed, and charges in either case.
     #[inline(always)]
-    fn finish_call(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> Evaluated<'a> {
+    fn finish_call(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> EvalResult<'a> {
         if operands.iter().any(is_failed) {
             return self.finish_failed_call(call, operands);
         }
@@ -152,7 +152,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 
     #[cold]
-    fn finish_failed_call(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> Evaluated<'a> {
+    fn finish_failed_call(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> EvalResult<'a> {
         // A failure occurs in every completion of unknown operands.
         let error = operands.iter().find_map(|operand| match operand {
             Value::Error(error) => Some(error.clone()),
@@ -167,29 +167,29 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 
     #[inline(always)]
-    pub(super) fn test_equality(&mut self, it: &'a Equality) -> Result<TestResult<'a>, EvalError> {
+    pub(super) fn test_equality(&mut self, equality: &'a Equality) -> Result<TestResult<'a>, EvalError> {
         // Most comparisons are of a text with a constant.
-        if let Some(known) = &it.text
+        if let Some(known) = &equality.text
             && !T::ENABLED
-            && let Some(text) = self.read_text(if known.on_the_left { &it.right } else { &it.left })
+            && let Some(text) = self.read_text(if known.on_the_left { &equality.right } else { &equality.left })
         {
             let is_equal = text == known.text.as_str();
             self.charge(known.comparison_cost(text, is_equal))?;
-            return Ok(TestResult::Is(is_equal != it.negated));
+            return Ok(TestResult::Is(is_equal != equality.negated));
         }
-        self.test_equality_of_values(it)
+        self.test_equality_of_values(equality)
     }
 
     #[inline(never)]
-    fn test_equality_of_values(&mut self, it: &'a Equality) -> Result<TestResult<'a>, EvalError> {
+    fn test_equality_of_values(&mut self, equality: &'a Equality) -> Result<TestResult<'a>, EvalError> {
         let (mut left, mut right) = (Value::Null, Value::Null);
-        self.eval_operand(&it.left, &mut left)?;
-        self.eval_operand(&it.right, &mut right)?;
+        self.eval_operand(&equality.left, &mut left)?;
+        self.eval_operand(&equality.right, &mut right)?;
         if let (Value::String(left), Value::String(right)) = (&left, &right) {
             self.charge(text_comparison_cost(left, right))?;
-            return Ok(TestResult::Is((left.as_str() == right.as_str()) != it.negated));
+            return Ok(TestResult::Is((left.as_str() == right.as_str()) != equality.negated));
         }
-        self.test_any_equality(&left, &right, it.negated)
+        self.test_any_equality(&left, &right, equality.negated)
     }
 
     fn test_any_equality(
@@ -279,13 +279,13 @@ fn is_failed(operand: &Value<'_>) -> bool {
 
 /// An answer that depends on something unknown inside an operand is itself unknown.
 #[cold]
-pub(super) fn undetermined_is_unknown(error: EvalError) -> Evaluated<'static> {
-    if error.kind() == ErrorKind::Undetermined { Ok(Value::Unknown(Unknown::anything())) } else { Err(error) }
+pub(super) fn undetermined_is_unknown(error: EvalError) -> EvalResult<'static> {
+    if error.kind() == ErrorKind::Undetermined { Ok(Value::Unknown(UnknownValue::anything())) } else { Err(error) }
 }
 
 /// A failed operand becomes a value, so that the others are still evaluated; only a fatal error ends it all.
 #[inline]
-fn as_operand(result: Evaluated<'_>) -> Evaluated<'_> {
+fn as_operand(result: EvalResult<'_>) -> EvalResult<'_> {
     match result {
         Err(error) if !error.is_fatal() => Ok(Value::Error(error)),
         other => other,
@@ -299,7 +299,7 @@ fn equality_cost(left: &Value<'_>, right: &Value<'_>) -> u64 {
 }
 
 #[inline(always)]
-pub(super) fn run<'a>(code: &Code, name: &str, operands: &[Value<'a>]) -> Evaluated<'a> {
+pub(super) fn run<'a>(code: &Code, name: &str, operands: &[Value<'a>]) -> EvalResult<'a> {
     match code {
         Code::Native(function) => function(operands),
         Code::Prepared(prepared) => prepared.run(operands),
@@ -322,7 +322,7 @@ pub(super) fn run<'a>(code: &Code, name: &str, operands: &[Value<'a>]) -> Evalua
     }
 }
 
-fn run_overload<'a>(overload: &Resolved, operands: &[Value<'a>]) -> Evaluated<'a> {
+fn run_overload<'a>(overload: &ResolvedOverload, operands: &[Value<'a>]) -> EvalResult<'a> {
     match &overload.implementation {
         Implementation::Native(function) => function(operands),
         Implementation::Closure(function) => function(operands),

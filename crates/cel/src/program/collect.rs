@@ -8,18 +8,18 @@ use std::mem;
 use std::ops::ControlFlow;
 
 use super::fold::{Round, or_error, undecided};
-use super::machine::{Evaluated, Machine, Slot, TestResult};
-use super::node::{Collect, Kind, Node};
+use super::machine::{EvalResult, Machine, Slot, TestResult};
+use super::node::{CollectNode, Kind, Node};
 use super::partial::{closed_range, note_failure};
 use super::sink::ListSink;
 use super::trace::Tracer;
-use crate::value::{EvalError, List, Unknown, Value};
+use crate::value::{EvalError, List, UnknownValue, Value};
 
 /// Initial capacity of a list.
 const FIRST_ELEMENTS: usize = 4;
 
 /// Receiver of the collected elements.
-pub(super) trait Gather<'a> {
+pub(super) trait Collector<'a> {
     /// The next element.
     fn add(&mut self, element: Value<'a>);
 
@@ -38,7 +38,7 @@ type CollectFailure<'a> = Option<Box<Value<'a>>>;
 /// Collects the elements into a list.
 struct Elements<'a>(Vec<Value<'a>>);
 
-impl<'a> Gather<'a> for Elements<'a> {
+impl<'a> Collector<'a> for Elements<'a> {
     #[inline(always)]
     fn add(&mut self, element: Value<'a>) {
         if self.0.capacity() == 0 {
@@ -60,7 +60,7 @@ struct PickedElement<'a> {
     found: Option<Value<'a>>,
 }
 
-impl<'a> Gather<'a> for PickedElement<'a> {
+impl<'a> Collector<'a> for PickedElement<'a> {
     #[inline(always)]
     fn add(&mut self, element: Value<'a>) {
         match self.before.checked_sub(1) {
@@ -79,7 +79,7 @@ impl<'a> Gather<'a> for PickedElement<'a> {
 /// Passes the elements to a sink.
 struct ListForwarder<'s>(&'s mut dyn ListSink);
 
-impl<'a> Gather<'a> for ListForwarder<'_> {
+impl<'a> Collector<'a> for ListForwarder<'_> {
     #[inline(always)]
     fn add(&mut self, element: Value<'a>) {
         self.0.element(&element);
@@ -97,12 +97,12 @@ impl<'a> Gather<'a> for ListForwarder<'_> {
 }
 
 struct CollectRound<'r, 'a, G> {
-    it: &'a Collect,
+    it: &'a CollectNode,
     gather: &'r mut G,
     failed: CollectFailure<'a>,
 }
 
-impl<'m, 'a, T: Tracer<'a>, G: Gather<'a>> Round<Machine<'m, 'a, T>> for CollectRound<'_, 'a, G> {
+impl<'m, 'a, T: Tracer<'a>, G: Collector<'a>> Round<Machine<'m, 'a, T>> for CollectRound<'_, 'a, G> {
     #[inline(always)]
     fn run(&mut self, machine: &mut Machine<'m, 'a, T>) -> Result<ControlFlow<()>, EvalError> {
         if let Some(condition) = &self.it.condition {
@@ -123,9 +123,9 @@ impl<'m, 'a, T: Tracer<'a>, G: Gather<'a>> Round<Machine<'m, 'a, T>> for Collect
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// The list.
     #[inline(never)]
-    pub(super) fn eval_collect(&mut self, it: &'a Collect) -> Evaluated<'a> {
+    pub(super) fn eval_collect(&mut self, collect: &'a CollectNode) -> EvalResult<'a> {
         let mut elements = Elements(Vec::new());
-        Ok(match self.collect(it, &mut elements)? {
+        Ok(match self.collect(collect, &mut elements)? {
             Some(unknown) => *unknown,
             None if elements.0.is_empty() => Value::List(List::Borrowed(&[])),
             None => Value::list(elements.0),
@@ -136,11 +136,11 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     #[inline(never)]
     pub(super) fn pick(
         &mut self,
-        it: &'a Collect,
+        collect: &'a CollectNode,
         index: usize,
     ) -> Result<Option<Value<'a>>, Result<Value<'a>, EvalError>> {
         let mut picked = PickedElement { before: index, found: None };
-        match self.collect(it, &mut picked) {
+        match self.collect(collect, &mut picked) {
             Ok(None) => Ok(picked.found),
             Ok(Some(unknown)) => Err(Ok(*unknown)),
             Err(error) => Err(Err(error)),
@@ -149,44 +149,52 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     /// Passes the list to a sink. An unknown result is returned as a value instead.
     #[inline(never)]
-    pub(super) fn list(&mut self, it: &'a Collect, sink: &mut dyn ListSink) -> Result<CollectFailure<'a>, EvalError> {
+    pub(super) fn list(
+        &mut self,
+        collect: &'a CollectNode,
+        sink: &mut dyn ListSink,
+    ) -> Result<CollectFailure<'a>, EvalError> {
         sink.begin();
-        let unknown = self.collect(it, &mut ListForwarder(sink))?;
+        let unknown = self.collect(collect, &mut ListForwarder(sink))?;
         sink.end();
         Ok(unknown)
     }
 
     /// Runs the rounds. An unknown result is returned as a value instead of a list.
     #[inline(always)]
-    fn collect<G: Gather<'a>>(&mut self, it: &'a Collect, gather: &mut G) -> Result<CollectFailure<'a>, EvalError> {
+    fn collect<G: Collector<'a>>(
+        &mut self,
+        collect: &'a CollectNode,
+        gather: &mut G,
+    ) -> Result<CollectFailure<'a>, EvalError> {
         let mut range = Value::Null;
-        self.eval_into(&it.range, &mut range)?;
+        self.eval_into(&collect.range, &mut range)?;
         match closed_range(range) {
             Value::Unknown(unknown) => {
                 // A sink takes no list that comes as a value.
                 let collected = match gather.sink() {
-                    None => self.collect_unknown(it, &unknown)?,
-                    Some(_) => Value::Unknown(Unknown::anything()).after(&unknown),
+                    None => self.collect_unknown(collect, &unknown)?,
+                    Some(_) => Value::Unknown(UnknownValue::anything()).after(&unknown),
                 };
                 Ok(Some(Box::new(collected)))
             }
-            range => self.collect_over(it, &range, gather),
+            range => self.collect_over(collect, &range, gather),
         }
     }
 
     /// The list that comes from a range that is known.
-    pub(super) fn collect_from(&mut self, it: &'a Collect, range: &Value<'a>) -> Evaluated<'a> {
+    pub(super) fn collect_from(&mut self, collect: &'a CollectNode, range: &Value<'a>) -> EvalResult<'a> {
         let mut elements = Elements(Vec::new());
-        Ok(match self.collect_over(it, range, &mut elements)? {
+        Ok(match self.collect_over(collect, range, &mut elements)? {
             Some(unknown) => *unknown,
             None => Value::list(elements.0),
         })
     }
 
     #[inline(always)]
-    fn collect_over<G: Gather<'a>>(
+    fn collect_over<G: Collector<'a>>(
         &mut self,
-        it: &'a Collect,
+        it: &'a CollectNode,
         range: &Value<'a>,
         gather: &mut G,
     ) -> Result<CollectFailure<'a>, EvalError> {
@@ -205,15 +213,15 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     /// Adds the element of a round, and charges for it.
     #[inline(always)]
-    fn add_element<G: Gather<'a>>(
+    fn add_element<G: Collector<'a>>(
         &mut self,
-        it: &'a Collect,
+        collect: &'a CollectNode,
         gather: &mut G,
         failed: &mut CollectFailure<'a>,
     ) -> Result<(), EvalError> {
         // The element that `filter` adds is the variable itself, which is not read again in this round.
-        if it.adds_variable && !T::ENABLED && self.try_charge(it.list_cost.saturating_add(3)) {
-            match self.slots.get_mut(it.variable) {
+        if collect.adds_variable && !T::ENABLED && self.try_charge(collect.list_cost.saturating_add(3)) {
+            match self.slots.get_mut(collect.variable) {
                 Some(Slot::Set(value @ (Value::Error(_) | Value::Unknown(_)))) => note_failure(failed, value.clone()),
                 Some(Slot::Set(value)) => gather.add_from(value),
                 _ => gather.add(Value::Null),
@@ -222,17 +230,17 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
         self.charge(1)?;
         if let (Some(Node { kind: Kind::Collect(inner), .. }), Some(sink), false) =
-            (it.element(), gather.sink(), T::ENABLED)
+            (collect.element(), gather.sink(), T::ENABLED)
         {
             match self.list(inner, sink) {
                 Ok(None) => {}
                 Ok(Some(unknown)) => note_failure(failed, *unknown),
                 Err(error) => note_failure(failed, or_error(Err(error))?),
             }
-            return self.charge_both(it.list_cost, 1);
+            return self.charge_both(collect.list_cost, 1);
         }
-        let element = or_error(self.eval_element_of(it))?;
-        self.charge_both(it.list_cost, 1)?;
+        let element = or_error(self.eval_element_of(collect))?;
+        self.charge_both(collect.list_cost, 1)?;
         match element {
             Value::Error(_) | Value::Unknown(_) => note_failure(failed, element),
             element => gather.add(element),
@@ -251,11 +259,11 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     }
 
     #[inline]
-    fn eval_element_of(&mut self, it: &'a Collect) -> Evaluated<'a> {
-        match it.element() {
-            None => self.eval(&it.list),
+    fn eval_element_of(&mut self, collect: &'a CollectNode) -> EvalResult<'a> {
+        match collect.element() {
+            None => self.eval(&collect.list),
             // The tracer also records the list. Its cost is charged afterwards.
-            Some(element) if T::ENABLED => self.eval_traced_element(it, element),
+            Some(element) if T::ENABLED => self.eval_traced_element(collect, element),
             Some(element) => {
                 let mut value = Value::Null;
                 self.eval_into(element, &mut value)?;
@@ -264,13 +272,13 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
     }
 
-    fn eval_traced_element(&mut self, it: &'a Collect, element: &'a Node) -> Evaluated<'a> {
+    fn eval_traced_element(&mut self, collect: &'a CollectNode, element: &'a Node) -> EvalResult<'a> {
         let result = self.eval(element);
         let single = result.clone().map(|value| match value {
             unknown @ Value::Unknown(_) => unknown,
             value => Value::list(vec![value]),
         });
-        self.record_list(&it.list, it.list_cost, &single);
+        self.record_list(&collect.list, collect.list_cost, &single);
         result
     }
 }

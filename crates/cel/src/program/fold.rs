@@ -2,12 +2,12 @@
 
 use std::ops::ControlFlow;
 
-use super::machine::{Evaluated, Machine, TestResult, Undecided};
+use super::machine::{EvalResult, Machine, TestResult, UndecidedReasons};
 use super::node::{Fold, FoldCondition, FoldStep, Kind, Node, Quantifier};
 use super::partial::closed_range;
 use super::trace::Tracer;
 use crate::cost::LIST_CREATION;
-use crate::value::{EvalError, List, Unknown, Value};
+use crate::value::{EvalError, List, UnknownValue, Value};
 
 /// The body of a loop, run for each element after its variables are set.
 pub(super) trait Round<M> {
@@ -24,7 +24,7 @@ impl<M, F: FnMut(&mut M) -> Result<ControlFlow<()>, EvalError>> Round<M> for F {
 
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     #[inline(never)]
-    pub(super) fn eval_fold(&mut self, fold: &'a Fold) -> Evaluated<'a> {
+    pub(super) fn eval_fold(&mut self, fold: &'a Fold) -> EvalResult<'a> {
         let range = match closed_range(self.eval(&fold.range)?) {
             Value::Unknown(unknown) => return self.fold_unknown(fold, &unknown),
             range => range,
@@ -42,34 +42,38 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// condition, which reads the accumulator, negates it for `exists`, and tests it; then it reads the
     /// accumulator again; the result reads it a last time.
     #[inline(never)]
-    pub(super) fn test_quantifier(&mut self, it: &'a Quantifier) -> Result<TestResult<'a>, EvalError> {
-        match closed_range(self.eval(&it.range)?) {
-            Value::Unknown(unknown) => self.test_unknown_quantifier(it, &unknown),
-            range => self.quantify(it, &range),
+    pub(super) fn test_quantifier(&mut self, quantifier: &'a Quantifier) -> Result<TestResult<'a>, EvalError> {
+        match closed_range(self.eval(&quantifier.range)?) {
+            Value::Unknown(unknown) => self.test_unknown_quantifier(quantifier, &unknown),
+            range => self.quantify(quantifier, &range),
         }
     }
 
     /// Evaluates `all` or `exists` over a known range.
     #[inline(always)]
-    pub(super) fn quantify(&mut self, it: &'a Quantifier, range: &Value<'a>) -> Result<TestResult<'a>, EvalError> {
+    pub(super) fn quantify(
+        &mut self,
+        quantifier: &'a Quantifier,
+        range: &Value<'a>,
+    ) -> Result<TestResult<'a>, EvalError> {
         let mut is_decided = false;
-        let mut undecided = Undecided::default();
+        let mut undecided = UndecidedReasons::default();
         let mut round = |machine: &mut Self| {
-            let asking = if it.decisive { 3 } else { 2 };
+            let asking = if quantifier.decisive { 3 } else { 2 };
             if is_decided {
                 machine.charge_each(asking)?;
                 return Ok(ControlFlow::Break(()));
             }
             machine.charge_each(asking.saturating_add(1))?;
-            match machine.test(&it.predicate) {
-                Ok(TestResult::Is(truth)) => is_decided = truth == it.decisive,
-                other => undecided.add(other, it.decisive)?,
+            match machine.test(&quantifier.predicate) {
+                Ok(TestResult::Is(truth)) => is_decided = truth == quantifier.decisive,
+                other => undecided.add(other, quantifier.decisive)?,
             }
             Ok(ControlFlow::Continue(()))
         };
-        self.for_each_round(range, (it.variable, it.second_variable), &mut round)?;
+        self.for_each_round(range, (quantifier.variable, quantifier.second_variable), &mut round)?;
         self.charge(1)?;
-        if is_decided { undecided.decided(it.decisive) } else { undecided.or_else(!it.decisive) }
+        if is_decided { undecided.decided(quantifier.decisive) } else { undecided.or_else(!quantifier.decisive) }
     }
 
     /// Sets the variables for each element of a list or map and runs the round, until the round requests a
@@ -200,7 +204,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 }
 
 /// An error that is not fatal is the accumulator's next value.
-pub(super) fn or_error(result: Evaluated<'_>) -> Evaluated<'_> {
+pub(super) fn or_error(result: EvalResult<'_>) -> EvalResult<'_> {
     match result {
         Err(error) if !error.is_fatal() => Ok(Value::Error(error)),
         other => other,
@@ -209,9 +213,9 @@ pub(super) fn or_error(result: Evaluated<'_>) -> Evaluated<'_> {
 
 /// Value of the accumulator after a condition that is not a boolean.
 #[cold]
-pub(super) fn undecided(condition: Result<TestResult<'_>, EvalError>) -> Evaluated<'_> {
+pub(super) fn undecided(condition: Result<TestResult<'_>, EvalError>) -> EvalResult<'_> {
     match condition.map(Value::from) {
-        Ok(Value::Unknown(unknown)) => Ok(Value::Unknown(Unknown::anything()).after(&unknown)),
+        Ok(Value::Unknown(unknown)) => Ok(Value::Unknown(UnknownValue::anything()).after(&unknown)),
         Ok(_) => Ok(Value::Error(EvalError::no_such_overload())),
         Err(error) => or_error(Err(error)),
     }

@@ -4,13 +4,13 @@
 
 use std::mem;
 
-use super::node::{Computed, Element, Entry, Kind, Member, Node, StructNode};
+use super::node::{ComputedValue, Element, Entry, Kind, Member, Node, StructNode};
 use super::trace::Tracer;
 use super::{Activation, Evaluation, Limits, Program, Verdict, partial};
 use crate::cost::{LIST_CREATION, MAP_CREATION, STRUCT_CREATION};
 use crate::value::bounds::{RESULT_BYTES_MAX, read_bytes, result_bytes, too_large};
 use crate::value::equality::start_evaluation;
-use crate::value::{ErrorKind, EvalError, Key, List, Map, Unknown, Value};
+use crate::value::{ErrorKind, EvalError, Key, List, Map, UnknownValue, Value};
 
 /// A local variable of the running program.
 pub(super) enum Slot<'a> {
@@ -32,7 +32,7 @@ pub(super) struct Machine<'m, 'a, T> {
     tracer: T,
 }
 
-pub(super) type Evaluated<'a> = Result<Value<'a>, EvalError>;
+pub(super) type EvalResult<'a> = Result<Value<'a>, EvalError>;
 
 /// Result of a predicate: small, so that logical operators pass it in registers.
 pub(super) enum TestResult<'a> {
@@ -208,7 +208,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 
     /// The value of a node. A value that cannot be had is an error here, never [`Value::Error`].
-    pub(super) fn eval(&mut self, node: &'a Node) -> Evaluated<'a> {
+    pub(super) fn eval(&mut self, node: &'a Node) -> EvalResult<'a> {
         let result = match &node.kind {
             Kind::Constant(value) => Ok(value.borrowed()),
             Kind::Attribute(attribute) => self.eval_attribute(attribute),
@@ -235,7 +235,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 
     /// Reports a list that was not made as one.
-    pub(super) fn record_list(&mut self, node: &Node, cost: u64, result: &Evaluated<'a>) {
+    pub(super) fn record_list(&mut self, node: &Node, cost: u64, result: &EvalResult<'a>) {
         self.tracer.record(node.id, self.cost.saturating_add(cost), result);
     }
 
@@ -260,7 +260,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 
     #[inline(always)]
-    fn eval_root(&mut self, node: &'a Node) -> Evaluated<'a> {
+    fn eval_root(&mut self, node: &'a Node) -> EvalResult<'a> {
         match &node.kind {
             Kind::Call(call) if call.question.is_some() && !T::ENABLED => self.test_call(call),
             Kind::Equality(it) if !T::ENABLED => self.test_equality(it),
@@ -307,7 +307,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 
     #[inline(never)]
-    fn eval_computed(&mut self, computed: &'a Computed) -> Evaluated<'a> {
+    fn eval_computed(&mut self, computed: &'a ComputedValue) -> EvalResult<'a> {
         self.charge(computed.cost)?;
         match &computed.result {
             Ok(value) => Ok(value.borrowed()),
@@ -319,7 +319,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     /// error.
     #[inline(never)]
     fn test_logic(&mut self, terms: &'a [Node], decisive: bool) -> Result<TestResult<'a>, EvalError> {
-        let mut undecided = Undecided::default();
+        let mut undecided = UndecidedReasons::default();
         for term in terms {
             match self.test(term) {
                 Ok(TestResult::Is(truth)) if truth == decisive => return undecided.decided(decisive),
@@ -331,7 +331,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 
     #[inline(never)]
-    fn eval_not_strictly_false(&mut self, operand: &'a Node) -> Evaluated<'a> {
+    fn eval_not_strictly_false(&mut self, operand: &'a Node) -> EvalResult<'a> {
         let truth = match self.eval(operand) {
             Ok(Value::Bool(truth)) => truth,
             Ok(Value::Unknown(unknown)) => {
@@ -348,7 +348,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 
     #[inline(never)]
-    fn eval_member(&mut self, member: &'a Member) -> Evaluated<'a> {
+    fn eval_member(&mut self, member: &'a Member) -> EvalResult<'a> {
         match self.eval(&member.operand)? {
             Value::Unknown(unknown) => self.test_unknown_member(member, &unknown, is_member),
             operand => is_member(member, operand).map(Value::Bool),
@@ -356,9 +356,9 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 
     #[inline(never)]
-    fn eval_optional_or(&mut self, operands: &'a (Node, Node), unwrap: bool) -> Evaluated<'a> {
+    fn eval_optional_or(&mut self, operands: &'a (Node, Node), unwrap: bool) -> EvalResult<'a> {
         match self.eval(&operands.0)? {
-            Value::Unknown(unknown) => Ok(Value::Unknown(Unknown::anything()).after(&unknown)),
+            Value::Unknown(unknown) => Ok(Value::Unknown(UnknownValue::anything()).after(&unknown)),
             Value::Optional(Some(value)) if unwrap => Ok(Value::clone(&value)),
             present @ Value::Optional(Some(_)) => Ok(present),
             Value::Optional(None) => self.eval(&operands.1),
@@ -375,7 +375,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     ) -> Result<Option<Value<'a>>, Result<Value<'a>, EvalError>> {
         let value = match self.eval(value) {
             // The whole value is unknown, too.
-            Ok(Value::Unknown(unknown)) => return Err(Ok(Value::Unknown(Unknown::anything()).after(&unknown))),
+            Ok(Value::Unknown(unknown)) => return Err(Ok(Value::Unknown(UnknownValue::anything()).after(&unknown))),
             Ok(value) => value,
             Err(error) => return Err(Err(error)),
         };
@@ -390,7 +390,11 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 
     /// Charges for a container, also for one that could not be built.
-    fn finish_container(&mut self, cost: u64, built: Result<Value<'a>, Result<Value<'a>, EvalError>>) -> Evaluated<'a> {
+    fn finish_container(
+        &mut self,
+        cost: u64,
+        built: Result<Value<'a>, Result<Value<'a>, EvalError>>,
+    ) -> EvalResult<'a> {
         if let Err(Err(fatal)) = &built
             && fatal.is_fatal()
         {
@@ -404,7 +408,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 
     #[inline(never)]
-    fn eval_list(&mut self, elements: &'a [Element]) -> Evaluated<'a> {
+    fn eval_list(&mut self, elements: &'a [Element]) -> EvalResult<'a> {
         let built = self.build_list(elements);
         self.finish_container(LIST_CREATION, built)
     }
@@ -421,7 +425,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 
     #[inline(never)]
-    fn eval_map(&mut self, entries: &'a [Entry]) -> Evaluated<'a> {
+    fn eval_map(&mut self, entries: &'a [Entry]) -> EvalResult<'a> {
         let built = self.build_map(entries);
         self.finish_container(MAP_CREATION, built)
     }
@@ -430,7 +434,9 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         let mut map = std::collections::BTreeMap::new();
         for entry in entries {
             let key = match self.eval(&entry.key) {
-                Ok(Value::Unknown(unknown)) => return Err(Ok(Value::Unknown(Unknown::anything()).after(&unknown))),
+                Ok(Value::Unknown(unknown)) => {
+                    return Err(Ok(Value::Unknown(UnknownValue::anything()).after(&unknown)));
+                }
                 Ok(key) => key,
                 Err(error) => return Err(Err(error)),
             };
@@ -448,14 +454,14 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
     }
 
     #[inline(never)]
-    fn eval_struct(&mut self, it: &'a StructNode) -> Evaluated<'a> {
-        let built = self.build_struct(it);
+    fn eval_struct(&mut self, literal: &'a StructNode) -> EvalResult<'a> {
+        let built = self.build_struct(literal);
         self.finish_container(STRUCT_CREATION, built)
     }
 
-    fn build_struct(&mut self, it: &'a StructNode) -> Result<Value<'a>, Result<Value<'a>, EvalError>> {
-        let mut fields: Vec<(crate::syntax::ast::Name, Value<'a>)> = Vec::with_capacity(it.fields.len());
-        for (name, element) in &it.fields {
+    fn build_struct(&mut self, literal: &'a StructNode) -> Result<Value<'a>, Result<Value<'a>, EvalError>> {
+        let mut fields: Vec<(crate::syntax::ast::Name, Value<'a>)> = Vec::with_capacity(literal.fields.len());
+        for (name, element) in &literal.fields {
             let value = self.eval_element(&element.value, element.optional, |value| {
                 format!("cannot initialize optional entry '{name}' from non-optional value {value}")
             })?;
@@ -464,7 +470,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
                 fields.push((name.clone(), value));
             }
         }
-        it.provider.construct(&it.type_name, fields).map_err(Err)
+        literal.provider.construct(&literal.type_name, fields).map_err(Err)
     }
 
     /// Appends the elements of a list to a list.
@@ -496,7 +502,7 @@ fn is_member<'a>(member: &'a Member, operand: Value<'a>) -> Result<bool, EvalErr
 ///
 /// Empty in most cases, so that nothing is allocated, inspected or dropped.
 #[derive(Default)]
-pub(super) struct Undecided<'a>(Option<Box<Reasons<'a>>>);
+pub(super) struct UndecidedReasons<'a>(Option<Box<Reasons<'a>>>);
 
 #[derive(Default)]
 struct Reasons<'a> {
@@ -504,7 +510,7 @@ struct Reasons<'a> {
     error: Option<EvalError>,
 }
 
-impl<'a> Undecided<'a> {
+impl<'a> UndecidedReasons<'a> {
     /// Records an operand that is not a boolean; only a fatal error is returned.
     #[cold]
     pub(super) fn add(&mut self, operand: Result<TestResult<'a>, EvalError>, decisive: bool) -> Result<(), EvalError> {

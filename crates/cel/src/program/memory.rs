@@ -3,8 +3,8 @@
 #![expect(clippy::arithmetic_side_effects, reason = "sums of the sizes of things that are in memory at once")]
 
 use super::node::{
-    Attribute, Base, CallNode, Collect, Computed, Conditional, Element, Entry, Equality, Fold, FoldCondition, FoldStep,
-    Kind, Member, Node, Qualifier, QualifierKey, Quantifier, StructNode,
+    Attribute, Base, CallNode, CollectNode, ComputedValue, ConditionalNode, Element, Entry, Equality, Fold,
+    FoldCondition, FoldStep, Kind, Member, Node, Qualifier, QualifierKey, Quantifier, StructNode,
 };
 use crate::value::{Key, Value};
 
@@ -18,7 +18,7 @@ impl Node {
             let base = match &it.base {
                 Base::Value(node) => node.memory_bytes(),
                 Base::Conditional(it) => {
-                    size_of::<Conditional>()
+                    size_of::<ConditionalNode>()
                         + it.condition.memory_bytes()
                         + attribute(&it.truthy)
                         + attribute(&it.falsy)
@@ -55,7 +55,7 @@ impl Node {
         }
         match &self.kind {
             Kind::Constant(value) => constant(value),
-            Kind::Computed(it) => size_of::<Computed>() + it.result.as_ref().map_or(0, constant),
+            Kind::Computed(it) => size_of::<ComputedValue>() + it.result.as_ref().map_or(0, constant),
             Kind::Attribute(it) => size_of::<Attribute>() + attribute(it),
             Kind::And(terms) | Kind::Or(terms) => nodes(terms),
             Kind::Equality(it) => size_of::<Equality>() + it.left.memory_bytes() + it.right.memory_bytes(),
@@ -78,7 +78,7 @@ impl Node {
             Kind::Quantifier(it) => size_of::<Quantifier>() + it.range.memory_bytes() + it.predicate.memory_bytes(),
             Kind::Collect(it) => {
                 let condition = it.condition.as_ref().map_or(0, Node::memory_bytes);
-                size_of::<Collect>() + it.range.memory_bytes() + condition + it.list.memory_bytes()
+                size_of::<CollectNode>() + it.range.memory_bytes() + condition + it.list.memory_bytes()
             }
             Kind::Fold(it) => {
                 let step = match &it.step {

@@ -26,7 +26,7 @@ pub(super) enum Kind {
     /// A constant: costs nothing.
     Constant(Value<'static>),
     /// Computed when the program was planned, with the cost of that computation.
-    Computed(Box<Computed>),
+    Computed(Box<ComputedValue>),
     /// A variable, selection, index or conditional.
     Attribute(Box<Attribute>),
     /// Two or more operands.
@@ -54,13 +54,13 @@ pub(super) enum Kind {
     /// `all`, `exists`
     Quantifier(Box<Quantifier>),
     /// `map`, `filter`
-    Collect(Box<Collect>),
+    Collect(Box<CollectNode>),
     /// Any other comprehension.
     Fold(Box<Fold>),
 }
 
 #[derive(Debug)]
-pub(super) struct Computed {
+pub(super) struct ComputedValue {
     pub(super) result: Result<Value<'static>, EvalError>,
     pub(super) cost: u64,
 }
@@ -168,11 +168,11 @@ pub(super) enum Base {
     /// The value of an expression.
     Value(Node),
     /// One of two attributes.
-    Conditional(Box<Conditional>),
+    Conditional(Box<ConditionalNode>),
 }
 
 #[derive(Debug)]
-pub(super) struct Conditional {
+pub(super) struct ConditionalNode {
     pub(super) condition: Node,
     pub(super) truthy: Attribute,
     pub(super) falsy: Attribute,
@@ -313,7 +313,7 @@ pub(super) struct Quantifier {
 
 /// `map` and `filter`, whose accumulator is a list that nothing but the loop sees.
 #[derive(Debug)]
-pub(super) struct Collect {
+pub(super) struct CollectNode {
     pub(super) range: Node,
     pub(super) variable: usize,
     pub(super) second_variable: Option<usize>,
@@ -326,7 +326,7 @@ pub(super) struct Collect {
     pub(super) adds_variable: bool,
 }
 
-impl Collect {
+impl CollectNode {
     /// The element that a round adds.
     pub(super) fn element(&self) -> Option<&Node> {
         match &self.list.kind {

@@ -14,16 +14,16 @@ pub(super) use loops::closed_range;
 pub use memory::Memory;
 pub(super) use memory::Recall;
 
-use super::machine::{Evaluated, Machine, TestResult};
-use super::node::{Attribute, Conditional, Member};
+use super::machine::{EvalResult, Machine, TestResult};
+use super::node::{Attribute, ConditionalNode, Member};
 use super::trace::Tracer;
 use crate::value::unknown::Union;
-use crate::value::{EvalError, Failing, Shape, Unknown, Value, Verdict};
+use crate::value::{EvalError, FailureChance, Shape, UnknownValue, Value, Verdict};
 
 /// Operands of `&&` or `||` that are not known.
 #[derive(Debug)]
 pub(super) struct Logic<'a> {
-    hangs_on: Unknown<'a>,
+    hangs_on: UnknownValue<'a>,
     /// Possible results of the operands, apart from those that do not decide.
     verdict: Verdict,
     /// Whether all operands can have results that do not decide.
@@ -32,12 +32,12 @@ pub(super) struct Logic<'a> {
 
 impl Default for Logic<'_> {
     fn default() -> Self {
-        Logic { hangs_on: Unknown::nothing(), verdict: Verdict::NONE, can_pass: true }
+        Logic { hangs_on: UnknownValue::nothing(), verdict: Verdict::NONE, can_pass: true }
     }
 }
 
 impl<'a> Logic<'a> {
-    pub(super) fn add(&mut self, operand: Unknown<'a>, decisive: bool) {
+    pub(super) fn add(&mut self, operand: UnknownValue<'a>, decisive: bool) {
         let found = operand.verdict().as_operand();
         self.verdict |= found.without(Verdict::of(!decisive));
         self.can_pass &= found.can_be(Verdict::of(!decisive));
@@ -78,7 +78,11 @@ pub(super) fn note_failure<'a>(failed: &mut Option<Box<Value<'a>>>, why: Value<'
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// The condition is not known: one branch or the other.
     #[cold]
-    pub(super) fn resolve_either(&mut self, conditional: &'a Conditional, condition: &Unknown<'a>) -> Evaluated<'a> {
+    pub(super) fn resolve_either(
+        &mut self,
+        conditional: &'a ConditionalNode,
+        condition: &UnknownValue<'a>,
+    ) -> EvalResult<'a> {
         let verdict = condition.verdict().as_operand();
         let mut union = Union::new();
         for (truth, branch) in [(Verdict::TRUE, &conditional.truthy), (Verdict::FALSE, &conditional.falsy)] {
@@ -87,7 +91,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             }
         }
         if verdict.can_be(Verdict::ERROR) {
-            union.fail(if verdict.can_end() { Failing::Fatally } else { Failing::Perhaps });
+            union.fail(if verdict.can_end() { FailureChance::Fatally } else { FailureChance::Perhaps });
         }
         Ok(union.finish().after(condition))
     }
@@ -96,7 +100,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         match self.resolve(branch) {
             Ok(value) => union.add(value),
             Err(fatal) if fatal.is_fatal() => return Err(fatal),
-            Err(_) => union.fail(Failing::Perhaps),
+            Err(_) => union.fail(FailureChance::Perhaps),
         }
         Ok(())
     }
@@ -106,7 +110,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// `find` answers for a value that is known: nothing where the key is absent.
     #[cold]
     pub(super) fn look_up_unknown(
-        object: &Unknown<'a>,
+        object: &UnknownValue<'a>,
         index: Option<usize>,
         is_question: bool,
         mut find: impl FnMut(&Value<'a>) -> Result<Option<Value<'a>>, EvalError>,
@@ -128,21 +132,21 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                         }
                         Ok(None) => absent = Verdict::FALSE,
                         Err(fatal) if fatal.is_fatal() => return Err(fatal),
-                        Err(_) => union.fail(Failing::Perhaps),
+                        Err(_) => union.fail(FailureChance::Perhaps),
                     }
                 }
                 if is_question {
                     union.add(Value::of_verdict(present | absent));
                 } else if absent != Verdict::NONE {
                     // An absent value offers nothing.
-                    return Ok(Some(Value::Unknown(Unknown::anything()).after(object)));
+                    return Ok(Some(Value::Unknown(UnknownValue::anything()).after(object)));
                 }
             }
             (Some(Shape::Drawn(list)), Some(index)) if !is_question => match list.get(index) {
                 Some(found) => union.add(found),
-                None => union.fail(Failing::Perhaps),
+                None => union.fail(FailureChance::Perhaps),
             },
-            _ => return Ok(Some(Value::Unknown(Unknown::anything()).after(object))),
+            _ => return Ok(Some(Value::Unknown(UnknownValue::anything()).after(object))),
         }
         Ok(match union.finish().after(object) {
             // All that it can be lacks the key.
@@ -156,9 +160,9 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     pub(super) fn test_unknown_member(
         &mut self,
         member: &'a Member,
-        operand: &Unknown<'a>,
+        operand: &UnknownValue<'a>,
         test: fn(&'a Member, Value<'a>) -> Result<bool, EvalError>,
-    ) -> Evaluated<'a> {
+    ) -> EvalResult<'a> {
         let mut verdict = Verdict::NONE;
         match operand.shape() {
             Some(Shape::OneOf(values)) => {

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use self::operator::{into_qualified, plan_builtin, plan_index};
 use super::call;
 use super::node::{
-    Attribute, Base, CallNode, Code, Computed, Element, Entry, Kind, Node, QualifierKey, Question, QuestionTest,
+    Attribute, Base, CallNode, Code, ComputedValue, Element, Entry, Kind, Node, QualifierKey, Question, QuestionTest,
     StructNode,
 };
 use super::{PlanError, Program};
 use crate::checker::{OverloadSet, Reference, TypedAst};
 use crate::cost::{Price, traversal_cost};
-use crate::env::{Function, Implementation, PlanTime, PreparedCall, Resolved, Singleton};
+use crate::env::{Function, Implementation, PlanTime, PreparedCall, ResolvedOverload, Singleton};
 use crate::syntax::ast::{self, ExprId, ExprKind, ListElement, MapEntry, Name, StructField};
 use crate::types::Type;
 use crate::value::{EvalError, Value};
@@ -39,21 +39,21 @@ pub(super) fn plan(typed: &TypedAst) -> Result<Program, PlanError> {
 struct Planner<'t> {
     typed: &'t TypedAst,
     /// The local variables in scope, innermost last.
-    scopes: Vec<(&'t Name, Local)>,
+    scopes: Vec<(&'t Name, LocalSlot)>,
     slot_count: usize,
     lazies: Vec<Node>,
 }
 
 #[derive(Clone, Copy)]
-enum Local {
+enum LocalSlot {
     Slot(usize),
     Lazy { slot: usize, init: usize },
 }
 
-type Planned = Result<Node, PlanError>;
+type PlanResult = Result<Node, PlanError>;
 
 impl<'t> Planner<'t> {
-    fn plan(&mut self, id: ExprId) -> Planned {
+    fn plan(&mut self, id: ExprId) -> PlanResult {
         let typed = self.typed;
         let expr = &typed.ast[id];
         if let ExprKind::Ident(_) | ExprKind::Select { .. } = &expr.kind
@@ -99,8 +99,8 @@ impl<'t> Planner<'t> {
     fn plan_variable(&self, name: &Name, global: bool) -> Kind {
         let local = if global { None } else { self.scopes.iter().rev().find(|(local, _)| *local == name) };
         let base = match local {
-            Some((_, Local::Slot(slot))) => Base::Local(*slot),
-            Some((_, Local::Lazy { slot, init })) => Base::LazyLocal { slot: *slot, init: *init },
+            Some((_, LocalSlot::Slot(slot))) => Base::Local(*slot),
+            Some((_, LocalSlot::Lazy { slot, init })) => Base::LazyLocal { slot: *slot, init: *init },
             None => Base::Variable(match name.strip_prefix('.') {
                 Some(global) => global.into(),
                 None => name.clone(),
@@ -109,7 +109,7 @@ impl<'t> Planner<'t> {
         Kind::Attribute(Box::new(Attribute::new(base)))
     }
 
-    fn plan_call(&mut self, id: ExprId, name: &Name, target: Option<ExprId>, args: &[ExprId]) -> Planned {
+    fn plan_call(&mut self, id: ExprId, name: &Name, target: Option<ExprId>, args: &[ExprId]) -> PlanResult {
         let (function, overloads, qualified) = match self.typed.reference(id) {
             Reference::Function { function, overloads, qualified } => (Some(function), *overloads, *qualified),
             _ => (None, OverloadSet::default(), false),
@@ -133,7 +133,7 @@ impl<'t> Planner<'t> {
     }
 
     /// Selections with `.?` have no function; everything else that the checker let pass has one.
-    fn plan_unresolved(&self, id: ExprId, name: &Name, mut operands: Vec<Node>) -> Planned {
+    fn plan_unresolved(&self, id: ExprId, name: &Name, mut operands: Vec<Node>) -> PlanResult {
         match plan_index(name, &mut operands) {
             Some(kind) => Ok(Node { id, kind }),
             None => Err(PlanError(EvalError::other(format!("no such overload: {name}")))),
@@ -146,7 +146,7 @@ impl<'t> Planner<'t> {
         function: &Arc<Function>,
         overloads: OverloadSet,
         operands: Vec<Node>,
-    ) -> Planned {
+    ) -> PlanResult {
         let single = overloads.single(function);
         let folds = self.typed.env.options().constant_folding;
         let plan_time = overloads.of(function).next().map_or(PlanTime::Nothing, |overload| overload.plan_time);
@@ -199,7 +199,7 @@ impl<'t> Planner<'t> {
     }
 
     /// Whether the operands match the overload for all possible values.
-    fn is_certain(&self, overload: &Resolved, operands: &[Node]) -> bool {
+    fn is_certain(&self, overload: &ResolvedOverload, operands: &[Node]) -> bool {
         let pairs = operands.iter().zip(&overload.signature.parameters);
         pairs.into_iter().all(|(operand, parameter)| is_certainly(self.typed.type_of(operand.id), parameter))
     }
@@ -209,7 +209,7 @@ impl<'t> Planner<'t> {
         &self,
         function: &Arc<Function>,
         overloads: OverloadSet,
-        overload: &Resolved,
+        overload: &ResolvedOverload,
         operands: &[Node],
     ) -> Code {
         let is_certain = self.is_certain(overload, operands);
@@ -271,12 +271,12 @@ impl<'t> Planner<'t> {
 }
 
 /// Whether cel-go replaces this call by another one, too.
-fn is_replaced(overload: Option<&Resolved>, code: &Code) -> bool {
+fn is_replaced(overload: Option<&ResolvedOverload>, code: &Code) -> bool {
     matches!(code, Code::Prepared(_)) && overload.is_some_and(|it| matches!(it.plan_time, PlanTime::Replace(_)))
 }
 
 /// Code made for this call, if the overload makes any from the operands that are constant.
-fn prepare(overload: Option<&Resolved>, operands: &[Node]) -> Result<Option<Code>, PlanError> {
+fn prepare(overload: Option<&ResolvedOverload>, operands: &[Node]) -> Result<Option<Code>, PlanError> {
     let Some(PlanTime::Prepare(prepare) | PlanTime::Replace(prepare)) = overload.map(|overload| overload.plan_time)
     else {
         return Ok(None);
@@ -315,17 +315,20 @@ fn constant_entry(entry: &Entry) -> Option<(Value<'static>, Value<'static>)> {
 }
 
 /// Whether the values of this type are all of one kind, which need not be checked at run time.
-fn has_certain_kind(of: &Type) -> bool {
-    !matches!(of, Type::Dyn | Type::Any | Type::Error | Type::Null | Type::Wrapper(_) | Type::Param(_) | Type::Var(_))
+fn has_certain_kind(value_type: &Type) -> bool {
+    !matches!(
+        value_type,
+        Type::Dyn | Type::Any | Type::Error | Type::Null | Type::Wrapper(_) | Type::Param(_) | Type::Var(_)
+    )
 }
 
 /// Whether all values of the type match the parameter. At run time the first element of a list is examined,
 /// too.
-fn is_certainly(of: &Type, parameter: &Type) -> bool {
-    match (of, parameter) {
+fn is_certainly(value_type: &Type, parameter: &Type) -> bool {
+    match (value_type, parameter) {
         (_, Type::Dyn | Type::Any | Type::Param(_)) => true,
-        (Type::List(of), Type::List(parameter)) => is_certainly(of, parameter),
-        (of, _) => has_certain_kind(of),
+        (Type::List(value_type), Type::List(parameter)) => is_certainly(value_type, parameter),
+        (value_type, _) => has_certain_kind(value_type),
     }
 }
 
@@ -352,7 +355,7 @@ fn price_of(function: &Function, overloads: OverloadSet) -> Price {
 }
 
 /// Computes a call whose operands are constant, or were computed themselves.
-fn compute(code: &Code, name: &str, price: Price, operands: &[Node]) -> Option<Computed> {
+fn compute(code: &Code, name: &str, price: Price, operands: &[Node]) -> Option<ComputedValue> {
     let mut values = Vec::with_capacity(operands.len());
     let mut cost = 0_u64;
     for operand in operands {
@@ -367,5 +370,5 @@ fn compute(code: &Code, name: &str, price: Price, operands: &[Node]) -> Option<C
     }
     let result = call::run(code, name, &values);
     let own = price.actual(&values, result.as_ref());
-    Some(Computed { result, cost: cost.saturating_add(own) })
+    Some(ComputedValue { result, cost: cost.saturating_add(own) })
 }

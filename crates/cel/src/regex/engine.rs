@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 
 use regex_automata::dfa::{Automaton, StartKind, dense};
 use regex_automata::nfa::thompson::{self, NFA, WhichCaptures};
-use regex_automata::util::primitives::NonMaxUsize;
+use regex_automata::util::primitives::{NonMaxUsize, StateID};
 use regex_automata::{Input, meta};
 
 use super::hir;
-use super::parser::Parsed;
+use super::parser::ParsedPattern;
 use super::program::Program;
 use super::tree::NodeKind;
 use super::weight::weight;
@@ -40,11 +40,51 @@ pub(super) struct TooLarge;
 pub(super) type Slots = Vec<Option<usize>>;
 
 pub(super) struct Engines {
-    parsed: Parsed,
+    parsed: ParsedPattern,
     /// `None` where `finder` is the better choice.
-    matcher: OnceLock<Option<dense::DFA<Vec<u32>>>>,
+    matcher: OnceLock<Option<Matcher>>,
     finder: OnceLock<Result<Engine, TooLarge>>,
     capturer: OnceLock<Result<Engine, TooLarge>>,
+}
+
+/// A DFA for whole texts, with the state in which it starts: texts are short, and the general search spends more time
+/// before the first byte than on the text.
+struct Matcher {
+    automaton: dense::DFA<Vec<u32>>,
+    start: StateID,
+}
+
+impl Matcher {
+    fn new(automaton: dense::DFA<Vec<u32>>) -> Option<Self> {
+        let start = automaton.start_state_forward(&Input::new("")).ok()?;
+        Some(Self { automaton, start })
+    }
+
+    /// Whether there is a match anywhere in the text; none if the automaton gives up.
+    fn is_match(&self, text: &str) -> Option<bool> {
+        let Self { automaton, start } = self;
+        if automaton.has_empty() {
+            // An empty match inside a character does not count, which only the general search knows.
+            return automaton.try_search_fwd(&Input::new(text).earliest(true)).ok().map(|found| found.is_some());
+        }
+        let mut state = *start;
+        for byte in text.bytes() {
+            state = automaton.next_state(state, byte);
+            if automaton.is_special_state(state) {
+                // Matches are found one byte late.
+                if automaton.is_match_state(state) {
+                    return Some(true);
+                }
+                if automaton.is_dead_state(state) {
+                    return Some(false);
+                }
+                if automaton.is_quit_state(state) {
+                    return None;
+                }
+            }
+        }
+        Some(automaton.is_match_state(automaton.next_eoi_state(state)))
+    }
 }
 
 #[derive(Debug)]
@@ -54,20 +94,19 @@ pub(super) enum Engine {
 }
 
 impl Engines {
-    pub(super) fn new(parsed: Parsed) -> Self {
+    pub(super) fn new(parsed: ParsedPattern) -> Self {
         Self { parsed, matcher: OnceLock::new(), finder: OnceLock::new(), capturer: OnceLock::new() }
     }
 
-    pub(super) fn parsed(&self) -> &Parsed {
+    pub(super) fn parsed(&self) -> &ParsedPattern {
         &self.parsed
     }
 
     pub(super) fn is_match(&self, text: &str) -> Result<bool, TooLarge> {
         if let Some(matcher) = self.matcher.get_or_init(|| self.build_matcher()) {
-            let input = Input::new(text).earliest(true);
             // It always completes: no byte makes it quit.
-            if let Ok(found) = matcher.try_search_fwd(&input) {
-                return Ok(found.is_some());
+            if let Some(is_match) = matcher.is_match(text) {
+                return Ok(is_match);
             }
         }
         Ok(match self.finder()? {
@@ -87,8 +126,8 @@ impl Engines {
         self.capturer.get_or_init(build).as_ref().map_err(|error| *error)
     }
 
-    fn build_matcher(&self) -> Option<dense::DFA<Vec<u32>>> {
-        let Parsed { tree, root, .. } = &self.parsed;
+    fn build_matcher(&self) -> Option<Matcher> {
+        let ParsedPattern { tree, root, .. } = &self.parsed;
         // Nothing finds a plain text faster than a search for that text.
         let plain = matches!(tree.get(*root)?.kind, NodeKind::Literal { fold: false, .. });
         if plain || !self.suits_automata(DFA_WEIGHT_MAX) {
@@ -100,7 +139,7 @@ impl Engines {
             .start_kind(StartKind::Unanchored)
             .determinize_size_limit(Some(DFA_SIZE_MAX))
             .dfa_size_limit(Some(DFA_SIZE_MAX));
-        dense::Builder::new().configure(config).build_from_nfa(&nfa).ok()
+        Matcher::new(dense::Builder::new().configure(config).build_from_nfa(&nfa).ok()?)
     }
 
     fn build(&self, groups: usize) -> Result<Engine, TooLarge> {
@@ -120,7 +159,7 @@ impl Engines {
     }
 
     fn suits_automata(&self, weight_max: u64) -> bool {
-        let Parsed { tree, root, .. } = &self.parsed;
+        let ParsedPattern { tree, root, .. } = &self.parsed;
         tree.get(*root).is_some_and(|node| node.height <= AUTOMATA_HEIGHT_MAX) && weight(tree, *root) <= weight_max
     }
 }

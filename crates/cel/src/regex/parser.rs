@@ -16,7 +16,7 @@ use super::unicode;
 const REPEAT_MAX: u32 = 1000;
 
 /// A parsed pattern: its tree, the root of it, and the names of its groups (without the whole match).
-pub(super) struct Parsed {
+pub(super) struct ParsedPattern {
     pub(super) tree: Tree,
     pub(super) root: NodeId,
     pub(super) group_names: Vec<Option<Box<str>>>,
@@ -40,7 +40,7 @@ struct Parser<'p> {
 }
 
 /// Parses a whole pattern. Linear in its length.
-pub(super) fn parse(pattern: &str) -> Result<Parsed, Error> {
+pub(super) fn parse(pattern: &str) -> Result<ParsedPattern, Error> {
     let mut parser = Parser {
         pattern,
         flags: Flags { fold: false, dot_matches_newline: false, multi_line: false, swap_greed: false },

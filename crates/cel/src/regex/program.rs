@@ -145,11 +145,11 @@ impl Program {
 
     /// Adds all instructions that wait, as reached from `start` without a character, the preferred ones first.
     fn follow(&self, threads: &mut Threads, start: Address, text: &str, position: usize, scratch: &mut Scratch) {
-        scratch.stack.push(Pending::Visit(start));
+        scratch.stack.push(PendingStep::Visit(start));
         while let Some(pending) = scratch.stack.pop() {
             let address = match pending {
-                Pending::Visit(address) => address,
-                Pending::Restore(slot, old) => {
+                PendingStep::Visit(address) => address,
+                PendingStep::Restore(slot, old) => {
                     if let Some(slot) = scratch.slots.get_mut(slot) {
                         *slot = old;
                     }
@@ -163,20 +163,20 @@ impl Program {
             match instruction {
                 Instruction::Fail => {}
                 Instruction::Split(preferred, other) => {
-                    scratch.stack.push(Pending::Visit(other));
-                    scratch.stack.push(Pending::Visit(preferred));
+                    scratch.stack.push(PendingStep::Visit(other));
+                    scratch.stack.push(PendingStep::Visit(preferred));
                 }
                 Instruction::Look(look, target) => {
                     if holds(look, text.as_bytes(), position) {
-                        scratch.stack.push(Pending::Visit(target));
+                        scratch.stack.push(PendingStep::Visit(target));
                     }
                 }
                 Instruction::Save(slot, target) => {
                     if let Some(value) = scratch.slots.get_mut(slot) {
-                        scratch.stack.push(Pending::Restore(slot, *value));
+                        scratch.stack.push(PendingStep::Restore(slot, *value));
                         *value = Some(position);
                     }
-                    scratch.stack.push(Pending::Visit(target));
+                    scratch.stack.push(PendingStep::Visit(target));
                 }
                 _ => threads.wait(address, &scratch.slots),
             }
@@ -235,10 +235,10 @@ impl Threads {
 
 struct Scratch {
     slots: Vec<Option<usize>>,
-    stack: Vec<Pending>,
+    stack: Vec<PendingStep>,
 }
 
-enum Pending {
+enum PendingStep {
     Visit(Address),
     Restore(usize, Option<usize>),
 }

@@ -124,6 +124,18 @@ fn catastrophic_patterns_take_linear_time() {
 }
 
 #[test]
+fn matches_at_both_ends_of_short_texts_are_found() {
+    check_find_all(r"^v[0-9]+\.[0-9]+$", "v1.29", &["v1.29"]);
+    check_find_all(r"^v[0-9]+\.[0-9]+$", "v1.29 ", &[]);
+    check_find_all(r"^v[0-9]+\.[0-9]+$", "", &[]);
+    check_find_all("a$", "ba", &["a"]);
+    check_find_all("a$", "ab", &[]);
+    check_find_all(r"é\z", "日é", &["é"]);
+    check_find_all(r"x\b", "xx y", &["x"]);
+    check_find_all("^a", "ba", &[]);
+}
+
+#[test]
 fn an_empty_match_behind_a_match_does_not_count() {
     check_find_all("a*", "baaab", &["", "aaa", ""]);
     check_find_all("a|", "aab", &["a", "a", ""]);
@@ -136,6 +148,8 @@ fn an_empty_match_behind_a_match_does_not_count() {
     check_find_all("(?m)^", "a\nb\n", &["", "", ""]);
     check_find_all(r"\b", "ab cd", &["", "", "", ""]);
     check_find_all(r"\B", "日é", &["", "", ""]);
+    // Only inside of a character would there be one.
+    check_find_all(r"\B", "aéa", &[]);
     check_find_all("a", "", &[]);
 }
 

@@ -44,12 +44,12 @@ fn parse_double(text: &str, negative: bool) -> Option<f64> {
 }
 
 /// A quoted text without its quotes and its raw prefix.
-struct Quoted<'a> {
+struct QuotedText<'a> {
     content: &'a str,
     raw: bool,
 }
 
-fn unquote(text: &str) -> Quoted<'_> {
+fn unquote(text: &str) -> QuotedText<'_> {
     let unprefixed = text.strip_prefix(['r', 'R']);
     let raw = unprefixed.is_some();
     let text = unprefixed.unwrap_or(text);
@@ -57,11 +57,11 @@ fn unquote(text: &str) -> Quoted<'_> {
     let single = |quote: char| text.strip_prefix(quote)?.strip_suffix(quote);
     let content =
         triple("'''").or_else(|| triple("\"\"\"")).or_else(|| single('\'')).or_else(|| single('"')).unwrap_or(text);
-    Quoted { content, raw }
+    QuotedText { content, raw }
 }
 
 fn parse_string(text: &str) -> Result<Arc<str>, &'static str> {
-    let Quoted { content, raw } = unquote(text);
+    let QuotedText { content, raw } = unquote(text);
     if (raw || !content.contains('\\')) && !content.contains('\r') {
         return Ok(content.into());
     }
@@ -76,7 +76,7 @@ fn parse_string(text: &str) -> Result<Arc<str>, &'static str> {
 
 fn parse_bytes(text: &str) -> Result<Arc<[u8]>, &'static str> {
     let text = text.strip_prefix(['b', 'B']).unwrap_or(text);
-    let Quoted { content, raw } = unquote(text);
+    let QuotedText { content, raw } = unquote(text);
     if (raw || !content.contains('\\')) && !content.contains('\r') {
         return Ok(content.as_bytes().into());
     }

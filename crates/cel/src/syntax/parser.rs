@@ -18,18 +18,18 @@ use crate::source::{Source, Span};
 
 /// The direct parser does not read this text.
 #[derive(Debug)]
-pub(crate) struct Bail;
+pub(crate) struct DirectParseFailure;
 
-impl From<MacroError> for Bail {
+impl From<MacroError> for DirectParseFailure {
     fn from(_: MacroError) -> Self {
-        Bail
+        DirectParseFailure
     }
 }
 
-type Parsed<T> = Result<T, Bail>;
+type ParseResult<T> = Result<T, DirectParseFailure>;
 
-/// The tree, if nothing is wrong with the text.
-pub(crate) fn parse(source: &Source, macros: &MacroTable, options: &Options) -> Parsed<Ast> {
+/// Returns the tree of a text without errors.
+pub(crate) fn parse(source: &Source, macros: &MacroTable, options: &Options) -> ParseResult<Ast> {
     let mut lexer = Lexer::new(source.text());
     let token = lexer.next_token();
     let mut parser = Parser {
@@ -46,7 +46,7 @@ pub(crate) fn parse(source: &Source, macros: &MacroTable, options: &Options) -> 
     };
     let root = parser.expr()?;
     if parser.token.kind != Kind::Eof || parser.height > options.recursion_limit() {
-        return Err(Bail);
+        return Err(DirectParseFailure);
     }
     parser.builder.ast.set_root(root);
     Ok(parser.builder.ast)
@@ -112,8 +112,8 @@ impl<'a> Parser<'a> {
         (self.token.kind == kind).then(|| self.advance())
     }
 
-    fn expect(&mut self, kind: Kind) -> Parsed<Token> {
-        self.accept(kind).ok_or(Bail)
+    fn expect(&mut self, kind: Kind) -> ParseResult<Token> {
+        self.accept(kind).ok_or(DirectParseFailure)
     }
 
     fn name(&mut self, text: &'a str) -> Name {
@@ -131,9 +131,9 @@ impl<'a> Parser<'a> {
     }
 
     /// `?` in front of an element, where the options allow it.
-    fn optional_mark(&mut self) -> Parsed<bool> {
+    fn optional_mark(&mut self) -> ParseResult<bool> {
         let found = self.accept(Kind::Question).is_some();
-        if found && !self.builder.options.optional_syntax { Err(Bail) } else { Ok(found) }
+        if found && !self.builder.options.optional_syntax { Err(DirectParseFailure) } else { Ok(found) }
     }
 
     fn span_from(&self, start: u32) -> Span {
@@ -145,18 +145,18 @@ impl<'a> Parser<'a> {
         self.builder.ast.add(kind, position, span)
     }
 
-    fn enter(&mut self) -> Parsed<()> {
+    fn enter(&mut self) -> ParseResult<()> {
         self.nesting += 1;
-        if self.nesting > self.nesting_max { Err(Bail) } else { Ok(()) }
+        if self.nesting > self.nesting_max { Err(DirectParseFailure) } else { Ok(()) }
     }
 
-    fn operator(&mut self, name: Name, position: u32, start: u32, args: Vec<ExprId>) -> Parsed<ExprId> {
+    fn operator(&mut self, name: Name, position: u32, start: u32, args: Vec<ExprId>) -> ParseResult<ExprId> {
         let call = WrittenCall { position, span: self.span_from(start), target: None, args };
         Ok(self.builder.operator_or_macro(name, call)?)
     }
 
     /// `a ? b : c`, or what binds more strongly.
-    fn expr(&mut self) -> Parsed<ExprId> {
+    fn expr(&mut self) -> ParseResult<ExprId> {
         self.enter()?;
         let start = self.token.start;
         let condition = self.chain(Kind::LogicalOr)?;
@@ -177,7 +177,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A chain of `||`, or of `&&`.
-    fn chain(&mut self, kind: Kind) -> Parsed<ExprId> {
+    fn chain(&mut self, kind: Kind) -> ParseResult<ExprId> {
         let start = self.token.start;
         let first = self.chain_term(kind)?;
         if self.token.kind != kind {
@@ -199,12 +199,12 @@ impl<'a> Parser<'a> {
         Ok(result)
     }
 
-    fn chain_term(&mut self, kind: Kind) -> Parsed<ExprId> {
+    fn chain_term(&mut self, kind: Kind) -> ParseResult<ExprId> {
         if kind == Kind::LogicalOr { self.chain(Kind::LogicalAnd) } else { self.binary(Binding::Relation) }
     }
 
     /// Operands joined by operators that bind at least as strongly; all of them bind to the left.
-    fn binary(&mut self, weakest: Binding) -> Parsed<ExprId> {
+    fn binary(&mut self, weakest: Binding) -> ParseResult<ExprId> {
         let start = self.token.start;
         let mut left = self.unary()?;
         while let Some((binding, name)) = binary_operator(self.token.kind) {
@@ -226,7 +226,7 @@ impl<'a> Parser<'a> {
         Ok(left)
     }
 
-    fn unary(&mut self) -> Parsed<ExprId> {
+    fn unary(&mut self) -> ParseResult<ExprId> {
         let first = self.token;
         let name = match first.kind {
             Kind::Exclamation => operator::LOGICAL_NOT,
@@ -249,7 +249,7 @@ impl<'a> Parser<'a> {
     }
 
     /// A primary expression with selections, member calls and indexes behind it.
-    fn member(&mut self) -> Parsed<ExprId> {
+    fn member(&mut self) -> ParseResult<ExprId> {
         let start = self.token.start;
         let (mut result, mut is_name) = self.primary()?;
         loop {
@@ -279,7 +279,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `.field`, `.?field` or `.function(…)` behind an operand.
-    fn selection(&mut self, operand: ExprId, is_name: bool, start: u32) -> Parsed<(ExprId, bool)> {
+    fn selection(&mut self, operand: ExprId, is_name: bool, start: u32) -> ParseResult<(ExprId, bool)> {
         let dot = self.advance();
         let optional = self.optional_mark()?;
         let token = self.advance();
@@ -287,7 +287,7 @@ impl<'a> Parser<'a> {
         let field = match token.kind {
             Kind::Identifier => text,
             Kind::QuotedIdentifier if self.builder.options.quoted_fields => unquote_field(text),
-            _ => return Err(Bail),
+            _ => return Err(DirectParseFailure),
         };
         if optional {
             let literal = ExprKind::Literal(Literal::String(field.into()));
@@ -314,7 +314,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The arguments of a call and its closing parenthesis.
-    fn arguments(&mut self) -> Parsed<Vec<ExprId>> {
+    fn arguments(&mut self) -> ParseResult<Vec<ExprId>> {
         let mut args = Vec::new();
         let mut height = 0;
         if self.accept(Kind::RightParen).is_none() {
@@ -332,7 +332,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The expression, and whether it is a name that a `{` makes a message's type.
-    fn primary(&mut self) -> Parsed<(ExprId, bool)> {
+    fn primary(&mut self) -> ParseResult<(ExprId, bool)> {
         self.height = 0;
         let token = self.token;
         match token.kind {
@@ -353,21 +353,21 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn literal(&mut self, negative: bool, start: u32) -> Parsed<ExprId> {
+    fn literal(&mut self, negative: bool, start: u32) -> ParseResult<ExprId> {
         let token = self.advance();
-        let literal = parse_literal(token.kind, self.lexer.text(token), negative).map_err(|_| Bail)?;
+        let literal = parse_literal(token.kind, self.lexer.text(token), negative).map_err(|_| DirectParseFailure)?;
         Ok(self.add(ExprKind::Literal(literal), start, start))
     }
 
     /// `name`, `.name`, `name(…)` or `.name(…)`.
-    fn identifier(&mut self) -> Parsed<(ExprId, bool)> {
+    fn identifier(&mut self) -> ParseResult<(ExprId, bool)> {
         let start = self.token.start;
         let leading_dot = self.accept(Kind::Dot).is_some();
         let token = self.expect(Kind::Identifier)?;
         let text = self.lexer.text(token);
         // A reserved word can still begin a message's type.
         if is_reserved(text) {
-            return Err(Bail);
+            return Err(DirectParseFailure);
         }
         let name = if leading_dot { Name::from(format!(".{text}")) } else { self.name(text) };
         if self.token.kind == Kind::LeftParen {
@@ -379,7 +379,7 @@ impl<'a> Parser<'a> {
         Ok((self.add(ExprKind::Ident(name), token.start, start), true))
     }
 
-    fn list(&mut self) -> Parsed<ExprId> {
+    fn list(&mut self) -> ParseResult<ExprId> {
         let open = self.advance();
         let mut elements = Vec::new();
         let mut height = 0;
@@ -393,7 +393,7 @@ impl<'a> Parser<'a> {
             }
             self.expect(Kind::Comma)?;
             if self.token.kind == Kind::Comma {
-                return Err(Bail);
+                return Err(DirectParseFailure);
             }
         }
         if elements.is_empty() {
@@ -404,7 +404,7 @@ impl<'a> Parser<'a> {
         Ok(self.add(ExprKind::List(elements), open.start, open.start))
     }
 
-    fn map(&mut self) -> Parsed<ExprId> {
+    fn map(&mut self) -> ParseResult<ExprId> {
         let open = self.advance();
         let mut entries = Vec::new();
         let mut height = 0;
@@ -421,7 +421,7 @@ impl<'a> Parser<'a> {
             }
             self.expect(Kind::Comma)?;
             if self.token.kind == Kind::Comma {
-                return Err(Bail);
+                return Err(DirectParseFailure);
             }
         }
         if entries.is_empty() {
@@ -433,7 +433,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `{field: value, …}` behind the name of a type.
-    fn message(&mut self, name: ExprId, start: u32) -> Parsed<ExprId> {
+    fn message(&mut self, name: ExprId, start: u32) -> ParseResult<ExprId> {
         let type_name = self.type_name(name);
         let open = self.advance();
         let mut fields = Vec::new();
@@ -445,7 +445,7 @@ impl<'a> Parser<'a> {
             let name = match token.kind {
                 Kind::Identifier => text,
                 Kind::QuotedIdentifier if self.builder.options.quoted_fields => unquote_field(text),
-                _ => return Err(Bail),
+                _ => return Err(DirectParseFailure),
             };
             let colon = self.expect(Kind::Colon)?;
             let value = self.expr()?;
@@ -456,7 +456,7 @@ impl<'a> Parser<'a> {
             }
             self.expect(Kind::Comma)?;
             if self.token.kind == Kind::Comma {
-                return Err(Bail);
+                return Err(DirectParseFailure);
             }
         }
         if fields.is_empty() {

@@ -37,7 +37,7 @@ fn parsers_agree(text: &str) {
             assert_eq!(places(&direct), places(&recovering), "{text}");
         }
         (Ok(_), Err(issues)) => panic!("only the direct parser takes `{text}`\n{issues}"),
-        (Err(parser::Bail), _) => {}
+        (Err(parser::DirectParseFailure), _) => {}
     }
 }
 

@@ -322,14 +322,14 @@ impl<'a> Unparser<'a> {
         }
     }
 
-    fn comprehension(&mut self, it: &Comprehension) {
-        let mut pieces = vec![Piece::Text("@comprehension("), Piece::Node(it.range)];
-        pieces.extend([Piece::Text(", "), Piece::Name(it.variable.clone())]);
-        if let Some(second) = &it.second_variable {
+    fn comprehension(&mut self, comprehension: &Comprehension) {
+        let mut pieces = vec![Piece::Text("@comprehension("), Piece::Node(comprehension.range)];
+        pieces.extend([Piece::Text(", "), Piece::Name(comprehension.variable.clone())]);
+        if let Some(second) = &comprehension.second_variable {
             pieces.extend([Piece::Text(", "), Piece::Name(second.clone())]);
         }
-        pieces.extend([Piece::Text(", "), Piece::Name(it.accumulator.clone())]);
-        for id in [it.init, it.condition, it.step, it.result] {
+        pieces.extend([Piece::Text(", "), Piece::Name(comprehension.accumulator.clone())]);
+        for id in [comprehension.init, comprehension.condition, comprehension.step, comprehension.result] {
             pieces.extend([Piece::Text(", "), Piece::Node(id)]);
         }
         pieces.push(Piece::Text(")"));

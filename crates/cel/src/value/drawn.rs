@@ -4,12 +4,12 @@
 
 use std::ops::RangeInclusive;
 
-use super::unknown::{Failing, Shape, Union, Unknown};
+use super::unknown::{FailureChance, Shape, Union, UnknownValue};
 use super::{EvalError, Value, Verdict};
 
 /// A list of which a part is known.
 #[derive(Clone, Debug)]
-pub struct Drawn<'a> {
+pub struct PartialList<'a> {
     members: Vec<Member<'a>>,
     candidates: Vec<Member<'a>>,
     /// Minimum and maximum number of candidates that are drawn.
@@ -53,7 +53,7 @@ impl<'a> Member<'a> {
     }
 }
 
-impl<'a> Drawn<'a> {
+impl<'a> PartialList<'a> {
     /// The members, in their order and before all others; and how many of the candidates will follow.
     ///
     /// Each has a number of its own, which stands for one and the same value as long as a memory is used.
@@ -65,7 +65,7 @@ impl<'a> Drawn<'a> {
         let members: Vec<_> = members.into_iter().map(Member::of_host).collect();
         let candidates = candidates.into_iter().map(Member::of_host).collect();
         let prefix = members.len();
-        Drawn::from_parts(members, candidates, (*open.start(), *open.end()), prefix)
+        PartialList::from_parts(members, candidates, (*open.start(), *open.end()), prefix)
     }
 
     pub(crate) fn from_parts(
@@ -76,7 +76,7 @@ impl<'a> Drawn<'a> {
     ) -> Self {
         let most = most.min(candidates.len());
         let certain = members.iter().take_while(|member| member.is_certain).count();
-        Drawn { members, candidates, open: (least, most), prefix: prefix.min(certain) }
+        PartialList { members, candidates, open: (least, most), prefix: prefix.min(certain) }
     }
 
     /// The same list; nothing is known about where the members stand.
@@ -155,11 +155,11 @@ impl<'a> Drawn<'a> {
         if self.open.1 == 0 && self.prefix == self.members.len() && self.members.iter().all(is_known) {
             return Value::list(self.members.into_iter().map(|member| member.value).collect());
         }
-        Value::Unknown(Unknown::new(Failing::Never, Shape::Drawn(self)))
+        Value::Unknown(UnknownValue::new(FailureChance::Never, Shape::Drawn(self)))
     }
 
     /// The same list, where these candidates have been drawn; nothing if they cannot be.
-    pub(crate) fn assuming(&self, drawn: &[u32]) -> Option<Drawn<'a>> {
+    pub(crate) fn assuming(&self, drawn: &[u32]) -> Option<PartialList<'a>> {
         let mut list = self.clone();
         for id in drawn {
             if let Some(at) = list.candidates.iter().position(|candidate| candidate.id == *id) {
@@ -173,7 +173,7 @@ impl<'a> Drawn<'a> {
     }
 
     /// The same list; none of its members is certain.
-    pub(crate) fn doubted(&self) -> Drawn<'a> {
+    pub(crate) fn doubted(&self) -> PartialList<'a> {
         let mut list = self.clone();
         list.members.iter_mut().for_each(|member| member.is_certain = false);
         list.prefix = 0;
@@ -191,7 +191,7 @@ impl<'a> Drawn<'a> {
         }
         let mut union = Union::new();
         if index >= least {
-            union.fail(Failing::Perhaps);
+            union.fail(FailureChance::Perhaps);
         }
         for member in self.all().skip(self.prefix) {
             union.add(member.value.clone());

@@ -6,22 +6,22 @@
 use std::mem;
 use std::sync::Arc;
 
-use super::{Drawn, ErrorKind, Value, Verdict};
+use super::{ErrorKind, PartialList, Value, Verdict};
 
 /// A value that is not known (yet).
 ///
 /// Names the inputs that an answer would need, by the numbers that the host gave them.
 #[derive(Clone, Debug)]
-pub struct Unknown<'a> {
+pub struct UnknownValue<'a> {
     inputs: u64,
-    failing: Failing,
+    failing: FailureChance,
     /// Known properties of the value. `None` means that it can be anything.
     shape: Option<Arc<Shape<'a>>>,
 }
 
 /// Whether there may be no value at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Failing {
+pub enum FailureChance {
     /// The value certainly exists.
     Never,
     /// An error may occur instead.
@@ -38,7 +38,7 @@ pub enum Shape<'a> {
     /// A value of this kind, not before the first and not after the second.
     Between(Value<'a>, Value<'a>),
     /// A list of which a part is known.
-    Drawn(Drawn<'a>),
+    Drawn(PartialList<'a>),
 }
 
 /// Above this number, ordered values are described by the first and the last one.
@@ -47,30 +47,30 @@ const LISTED_MAX: usize = 16;
 /// Above this number, no values are kept.
 const KEPT_MAX: usize = 256;
 
-impl<'a> Unknown<'a> {
+impl<'a> UnknownValue<'a> {
     /// An input that is not known, under a number that the host gives it; numbers from 63 on are one.
     pub fn input(number: u32) -> Self {
-        Unknown { inputs: 1 << number.min(63), failing: Failing::Fatally, shape: None }
+        UnknownValue { inputs: 1 << number.min(63), failing: FailureChance::Fatally, shape: None }
     }
 
     /// A value that can be anything, or fail.
     pub fn anything() -> Self {
-        Unknown { inputs: 0, failing: Failing::Fatally, shape: None }
+        UnknownValue { inputs: 0, failing: FailureChance::Fatally, shape: None }
     }
 
     /// A value that can be anything, or an error that other operands absorb.
     pub fn anything_or_error() -> Self {
-        Unknown { inputs: 0, failing: Failing::Perhaps, shape: None }
+        UnknownValue { inputs: 0, failing: FailureChance::Perhaps, shape: None }
     }
 
     /// A neutral element: depends on no input and does not fail.
     pub(crate) fn nothing() -> Self {
-        Unknown { inputs: 0, failing: Failing::Never, shape: None }
+        UnknownValue { inputs: 0, failing: FailureChance::Never, shape: None }
     }
 
     /// A value with known properties.
-    pub fn new(failing: Failing, shape: Shape<'a>) -> Self {
-        Unknown { inputs: 0, failing, shape: Some(Arc::new(shape)) }
+    pub fn new(failing: FailureChance, shape: Shape<'a>) -> Self {
+        UnknownValue { inputs: 0, failing, shape: Some(Arc::new(shape)) }
     }
 
     /// The numbers of the inputs that are not known.
@@ -85,12 +85,12 @@ impl<'a> Unknown<'a> {
     }
 
     /// Whether there may be no value at all.
-    pub fn failing(&self) -> Failing {
+    pub fn failing(&self) -> FailureChance {
         self.failing
     }
 
     /// The list, if it is one of which a part is known.
-    pub fn as_drawn(&self) -> Option<&Drawn<'a>> {
+    pub fn as_drawn(&self) -> Option<&PartialList<'a>> {
         match self.shape() {
             Some(Shape::Drawn(drawn)) => Some(drawn),
             _ => None,
@@ -99,7 +99,7 @@ impl<'a> Unknown<'a> {
 
     /// Raises the possible failure to at least this level.
     #[must_use]
-    pub(crate) fn failing_at_least(mut self, failing: Failing) -> Self {
+    pub(crate) fn failing_at_least(mut self, failing: FailureChance) -> Self {
         self.failing = self.failing.max(failing);
         self
     }
@@ -107,29 +107,29 @@ impl<'a> Unknown<'a> {
     /// The same value, assuming that it does not fail.
     #[must_use]
     pub(crate) fn if_any(mut self) -> Self {
-        self.failing = Failing::Never;
+        self.failing = FailureChance::Never;
         self
     }
 
     /// Adds the inputs of another value.
     #[must_use]
-    pub(crate) fn and_inputs_of(mut self, other: &Unknown<'_>) -> Self {
+    pub(crate) fn and_inputs_of(mut self, other: &UnknownValue<'_>) -> Self {
         self.inputs |= other.inputs;
         self
     }
 
     /// An arbitrary value that depends on the same inputs, and fails where this one does.
     #[must_use]
-    pub(crate) fn blurred<'b>(&self) -> Unknown<'b> {
-        Unknown { inputs: self.inputs, failing: self.failing, shape: None }
+    pub(crate) fn blurred<'b>(&self) -> UnknownValue<'b> {
+        UnknownValue { inputs: self.inputs, failing: self.failing, shape: None }
     }
 
     /// Possible results of a predicate with this value.
     pub(crate) fn verdict(&self) -> Verdict {
         let failing = match self.failing {
-            Failing::Never => Verdict::NONE,
-            Failing::Perhaps => Verdict::ERROR,
-            Failing::Fatally => Verdict::FATAL,
+            FailureChance::Never => Verdict::NONE,
+            FailureChance::Perhaps => Verdict::ERROR,
+            FailureChance::Fatally => Verdict::FATAL,
         };
         let values = match self.shape() {
             None => Verdict::ANY,
@@ -149,7 +149,7 @@ impl<'a> Unknown<'a> {
         }
     }
 
-    pub(super) fn into_owned(self) -> Unknown<'static> {
+    pub(super) fn into_owned(self) -> UnknownValue<'static> {
         self.blurred()
     }
 }
@@ -157,7 +157,7 @@ impl<'a> Unknown<'a> {
 impl<'a> Value<'a> {
     /// An input that is not known, under a number that the host gives it.
     pub fn unknown(number: u32) -> Self {
-        Value::Unknown(Unknown::input(number))
+        Value::Unknown(UnknownValue::input(number))
     }
 
     /// Returns a predicate with these possible results.
@@ -166,14 +166,14 @@ impl<'a> Value<'a> {
         values.extend(verdict.can_be(Verdict::TRUE).then_some(Value::Bool(true)));
         values.extend(verdict.can_be(Verdict::FALSE).then_some(Value::Bool(false)));
         let failing = match (verdict.can_end(), verdict.can_be(Verdict::ERROR)) {
-            (true, _) => Failing::Fatally,
-            (false, true) => Failing::Perhaps,
-            (false, false) => Failing::Never,
+            (true, _) => FailureChance::Fatally,
+            (false, true) => FailureChance::Perhaps,
+            (false, false) => FailureChance::Never,
         };
         match (values.as_slice(), failing, verdict.can_be(Verdict::OTHER)) {
-            ([Value::Bool(truth)], Failing::Never, false) => Value::Bool(*truth),
-            (_, _, false) => Value::Unknown(Unknown::new(failing, Shape::OneOf(values))),
-            (_, _, true) => Value::Unknown(Unknown { inputs: 0, failing, shape: None }),
+            ([Value::Bool(truth)], FailureChance::Never, false) => Value::Bool(*truth),
+            (_, _, false) => Value::Unknown(UnknownValue::new(failing, Shape::OneOf(values))),
+            (_, _, true) => Value::Unknown(UnknownValue { inputs: 0, failing, shape: None }),
         }
     }
 
@@ -182,7 +182,7 @@ impl<'a> Value<'a> {
         if first.compare(&last).is_ok_and(std::cmp::Ordering::is_eq) {
             return first;
         }
-        Value::Unknown(Unknown::new(Failing::Never, Shape::Between(first, last)))
+        Value::Unknown(UnknownValue::new(FailureChance::Never, Shape::Between(first, last)))
     }
 
     /// The least and the greatest value that it can have, if all of them are of one kind that has an order.
@@ -233,12 +233,12 @@ impl<'a> Value<'a> {
 
     /// Adds the inputs and the failures of another operand.
     #[must_use]
-    pub(crate) fn after(self, operand: &Unknown<'_>) -> Value<'a> {
+    pub(crate) fn after(self, operand: &UnknownValue<'_>) -> Value<'a> {
         match self {
             Value::Unknown(unknown) => Value::Unknown(unknown.failing_at_least(operand.failing).and_inputs_of(operand)),
-            value if operand.failing == Failing::Never => value,
+            value if operand.failing == FailureChance::Never => value,
             value => {
-                let unknown = Unknown::new(operand.failing, Shape::OneOf(vec![value]));
+                let unknown = UnknownValue::new(operand.failing, Shape::OneOf(vec![value]));
                 Value::Unknown(unknown.and_inputs_of(operand))
             }
         }
@@ -250,7 +250,7 @@ fn lengths_differ(left: &Value<'_>, right: &Value<'_>) -> bool {
     let length = |value: &Value<'_>| match value {
         // A list with a meaning of its own may have an equality of its own.
         Value::List(list) if !list.has_meaning() => Some((list.len(), list.len())),
-        Value::Unknown(unknown) => unknown.as_drawn().map(Drawn::length),
+        Value::Unknown(unknown) => unknown.as_drawn().map(PartialList::length),
         _ => None,
     };
     match (length(left), length(right)) {
@@ -294,7 +294,7 @@ fn range_of<'a>(values: &[Value<'a>]) -> Option<(Value<'a>, Value<'a>)> {
 #[derive(Debug)]
 pub(crate) struct Union<'a> {
     inputs: u64,
-    failing: Failing,
+    failing: FailureChance,
     is_anything: bool,
     values: Vec<Value<'a>>,
     between: Option<(Value<'a>, Value<'a>)>,
@@ -303,19 +303,26 @@ pub(crate) struct Union<'a> {
 
 impl<'a> Union<'a> {
     pub(crate) fn new() -> Self {
-        Union { inputs: 0, failing: Failing::Never, is_anything: false, values: Vec::new(), between: None, drawn: None }
+        Union {
+            inputs: 0,
+            failing: FailureChance::Never,
+            is_anything: false,
+            values: Vec::new(),
+            between: None,
+            drawn: None,
+        }
     }
 
     /// Records a possible failure.
-    pub(crate) fn fail(&mut self, failing: Failing) {
+    pub(crate) fn fail(&mut self, failing: FailureChance) {
         self.failing = self.failing.max(failing);
     }
 
     /// Records a possible value.
     pub(crate) fn add(&mut self, value: Value<'a>) {
         match value {
-            Value::Error(error) if error.is_fatal() => self.fail(Failing::Fatally),
-            Value::Error(_) => self.fail(Failing::Perhaps),
+            Value::Error(error) if error.is_fatal() => self.fail(FailureChance::Fatally),
+            Value::Error(_) => self.fail(FailureChance::Perhaps),
             Value::Unknown(unknown) => {
                 self.inputs |= unknown.inputs;
                 self.fail(unknown.failing);
@@ -344,7 +351,7 @@ impl<'a> Union<'a> {
     pub(crate) fn finish(mut self) -> Value<'a> {
         let failing = self.failing;
         let inputs = self.inputs;
-        let unknown = |shape| Value::Unknown(Unknown { inputs, failing, shape });
+        let unknown = |shape| Value::Unknown(UnknownValue { inputs, failing, shape });
         if self.is_anything {
             return unknown(None);
         }
@@ -358,7 +365,7 @@ impl<'a> Union<'a> {
             return unknown(shape);
         }
         let mut values = distinct(self.values);
-        if values.len() == 1 && failing == Failing::Never {
+        if values.len() == 1 && failing == FailureChance::Never {
             return values.pop().unwrap_or(Value::Null);
         }
         let shape = match range_of(&values) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cel::types::{Opaque, Primitive, Type};
+use cel::types::{OpaqueType, Primitive, Type};
 use cel::value::{Bytes, Duration, Map, Timestamp, Value};
 use serde_json::Value as Json;
 
@@ -94,7 +94,7 @@ pub(crate) fn type_of(message: &Json) -> Type {
         "abstract_type" => {
             let parameters = repeated(content, "parameter_types").map(type_of).collect();
             let name = field(content, "name").map(word).unwrap().into();
-            Type::Opaque(Arc::new(Opaque { name, parameters }))
+            Type::Opaque(Arc::new(OpaqueType { name, parameters }))
         }
         other => panic!("no case in scope has such a kind of type: {other}"),
     }

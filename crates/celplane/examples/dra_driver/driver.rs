@@ -14,11 +14,12 @@ use futures::future::BoxFuture;
 use prost::Message;
 
 /// Reads the devices of this driver that a claim was given: pairs of request and device, with their pool.
-pub(crate) type ReadClaim = Arc<dyn Fn(p::Claim) -> BoxFuture<'static, Result<Vec<Allocated>, String>> + Send + Sync>;
+pub(crate) type ReadClaim =
+    Arc<dyn Fn(p::Claim) -> BoxFuture<'static, Result<Vec<AllocatedDevice>, String>> + Send + Sync>;
 
 /// A device that a claim was given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Allocated {
+pub(crate) struct AllocatedDevice {
     /// The request of the claim.
     pub(crate) request: String,
     /// The device's pool.
@@ -59,7 +60,7 @@ impl Driver {
         let allocated = (self.read)(claim.clone()).await?;
         let kind = format!("{}/device", self.name);
         let file = self.file(&claim)?;
-        let named = |it: &Allocated| format!("{}-{}", claim.uid, it.device);
+        let named = |it: &AllocatedDevice| format!("{}-{}", claim.uid, it.device);
         let edits = allocated.iter().map(|it| {
             let variable = it.device.to_uppercase().replace('-', "_");
             serde_json::json!({"name": named(it), "containerEdits": {"env": [format!("EXAMPLE_{variable}={}", it.device)]}})
@@ -68,7 +69,7 @@ impl Driver {
         std::fs::create_dir_all(&self.cdi).map_err(|error| error.to_string())?;
         std::fs::write(file, document.to_string()).map_err(|error| error.to_string())?;
         self.note(format!("prepare {}", claim.name));
-        let device = |it: &Allocated| p::Device {
+        let device = |it: &AllocatedDevice| p::Device {
             request_names: vec![it.request.clone()],
             pool_name: it.pool.clone(),
             device_name: it.device.clone(),
@@ -134,7 +135,7 @@ impl Service for Driver {
 }
 
 /// The devices of a driver in a ResourceClaim that was read from the server.
-pub(crate) fn allocated(claim: &serde_json::Value, uid: &str, driver: &str) -> Result<Vec<Allocated>, String> {
+pub(crate) fn allocated(claim: &serde_json::Value, uid: &str, driver: &str) -> Result<Vec<AllocatedDevice>, String> {
     if claim.pointer("/metadata/uid").and_then(serde_json::Value::as_str) != Some(uid) {
         return Err("the claim was replaced by another".to_owned());
     }
@@ -142,12 +143,12 @@ pub(crate) fn allocated(claim: &serde_json::Value, uid: &str, driver: &str) -> R
     let text = |result: &serde_json::Value, field: &str| {
         result.get(field).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned()
     };
-    let own = results.into_iter().flatten().filter(|it| text(it, "driver") == driver).map(|it| Allocated {
+    let own = results.into_iter().flatten().filter(|it| text(it, "driver") == driver).map(|it| AllocatedDevice {
         request: text(it, "request"),
         pool: text(it, "pool"),
         device: text(it, "device"),
     });
-    let own: Vec<Allocated> = own.collect();
+    let own: Vec<AllocatedDevice> = own.collect();
     if own.is_empty() { Err("the claim has no devices of this driver".to_owned()) } else { Ok(own) }
 }
 

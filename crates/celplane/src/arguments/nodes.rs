@@ -65,9 +65,19 @@ impl NodeArguments {
     ) -> Result<Nodes> {
         let template = Template::new(self.document()?).context("invalid node template")?;
         let rules = rules(self.simulation.as_deref())?;
-        let (tells, static_pods) = (self.container_events, self.static_pods.clone().into());
+        let (reports, static_pods) = (self.container_events, self.static_pods.clone().into());
         let adopted = self.adopt_nodes.clone();
-        Ok(Nodes { names, template, adopts: adopted.is_some(), adopted, rules, devices, endpoint, tells, static_pods })
+        Ok(Nodes {
+            names,
+            template,
+            adopts: adopted.is_some(),
+            adopted,
+            rules,
+            devices,
+            endpoint,
+            reports,
+            static_pods,
+        })
     }
 }
 

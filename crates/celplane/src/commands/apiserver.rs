@@ -14,7 +14,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Serves until a signal comes.
+    /// Serves until a signal is received.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         self.server.run(Features::default(), None, false)?;
         Ok(ExitCode::SUCCESS)

@@ -11,21 +11,21 @@ mod policies;
 mod removed;
 mod report;
 
+use locks::Mutex;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
-use locks::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use api::well_known::GROUP_AUTHENTICATED;
 use api::features::Features;
+use api::well_known::GROUP_AUTHENTICATED;
 use cel_kubernetes::libraries::authorization::User;
 use definitions::Definitions;
 use judge::{FileReport, Judge, ObjectReport, Progress};
 
-use crate::output::{complain_line, complain_text};
 use crate::manifests::{self, Manifest, Source};
-use crate::style::{Style, When};
+use crate::output::{complain_line, complain_text};
+use crate::style::{ColorChoice, Style};
 use crate::time_limit::TimeLimit;
 
 /// Validate manifests offline as the API server would, with file, line and path of every error.
@@ -79,7 +79,7 @@ pub(crate) struct Arguments {
 
     /// Use of color in the output.
     #[arg(long, value_enum, default_value = "auto")]
-    color: When,
+    color: ColorChoice,
 
     #[command(flatten)]
     limit: TimeLimit,

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Serves until a signal comes.
+    /// Serves until a signal is received.
     pub(crate) fn run(self) -> Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         runtime.block_on(async move {

@@ -26,7 +26,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     role: SeparateArguments,
     /// Run only while holding the leader election lease, so that several instances can run
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     leader_elect: bool,
     /// Controllers to run: `*` for all, `name`, or `-name` for all others
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "*", allow_hyphen_values = true)]
@@ -77,7 +77,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     node_lifecycle: NodeLifecycle,
     /// Allocate a network of pods (spec.podCIDR) to each node; requires --cluster-cidr
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
     allocate_node_cidrs: bool,
     /// IPv4 network of all pods
     #[arg(long, value_name = "NETWORK")]
@@ -91,7 +91,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Runs until a signal comes.
+    /// Runs until a signal is received.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let defaults = if self.placement_annotations { Features::all_proposals() } else { Features::default() };
         let features = defaults.with_flag(&self.role.feature_gates)?;

@@ -14,12 +14,12 @@ use api::core::v1::Pod;
 use api::features::Features;
 use client::objects::Selection;
 use client::{Client, Resource};
-use controlplane::ThrowAway;
+use controlplane::TemporaryPlane;
 
-use self::show::Shown;
+use self::show::StoryResult;
 use self::stories::{STORIES, Story};
 use crate::manifests::{self, Manifests};
-use crate::style::{Style, When};
+use crate::style::{ColorChoice, Style};
 
 /// Time limit of a story.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 
     /// Use of color in the output
     #[arg(long, value_enum, default_value = "auto")]
-    color: When,
+    color: ColorChoice,
 }
 
 impl Arguments {
@@ -56,23 +56,23 @@ impl Arguments {
         if let Some(unknown) = self.story.iter().find(|name| STORIES.iter().all(|story| story.name != **name)) {
             bail!("unknown story `{unknown}`; `celplane demo --list` lists the stories");
         }
-        let is_told = |story: &&Story| self.story.is_empty() || self.story.iter().any(|name| name == story.name);
-        let told: Vec<&Story> = STORIES.iter().filter(is_told).collect();
+        let is_reported = |story: &&Story| self.story.is_empty() || self.story.iter().any(|name| name == story.name);
+        let reported: Vec<&Story> = STORIES.iter().filter(is_reported).collect();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_stack_size(8 << 20).build()?;
-        let failed = runtime.block_on(tell(&told, Style::of_stdout(self.color)))?;
+        let failed = runtime.block_on(report(&reported, Style::of_stdout(self.color)))?;
         Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 }
 
 /// Runs stories; returns the number of failures.
-async fn tell(told: &[&Story], style: Style) -> Result<usize> {
+async fn report(reported: &[&Story], style: Style) -> Result<usize> {
     let started = Instant::now();
-    let cluster = ThrowAway::start(Features::all_proposals()).await?;
+    let cluster = TemporaryPlane::start(Features::all_proposals()).await?;
     let client = cluster.admin();
     apply(client, "cluster/nodes.yaml", stories::NODES).await?;
     show::say(&format!("A control plane is ready after {} ms.\n\n", started.elapsed().as_millis()))?;
     let mut failed = 0_usize;
-    for story in told {
+    for story in reported {
         show::say(&show::title(story, style))?;
         let ended = async {
             for (name, text) in story.files {
@@ -83,16 +83,19 @@ async fn tell(told: &[&Story], style: Style) -> Result<usize> {
         match tokio::time::timeout(TIMEOUT, ended).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(error).with_context(|| format!("story `{}`", story.name)),
-            Err(_) => show::say(&format!("  {}\n", style.bad(format!("did not reach the expected state within {} s", TIMEOUT.as_secs()))))?,
+            Err(_) => show::say(&format!(
+                "  {}\n",
+                style.bad(format!("did not reach the expected state within {} s", TIMEOUT.as_secs()))
+            ))?,
         }
-        let shown = Shown::collect(client, story).await?;
+        let shown = StoryResult::collect(client, story).await?;
         show::say(&shown.text(style))?;
         if !shown.is_as_expected(story) {
             failed = failed.saturating_add(1);
         }
     }
     cluster.end().await?;
-    let count = if told.len() == 1 { "1 story".to_owned() } else { format!("{} stories", told.len()) };
+    let count = if reported.len() == 1 { "1 story".to_owned() } else { format!("{} stories", reported.len()) };
     let seconds = started.elapsed().as_secs_f64();
     show::say(&match failed {
         0 => format!("{count} passed in {seconds:.1} s.\n"),
@@ -124,7 +127,10 @@ async fn established(client: &Client, name: &str) -> Result<()> {
     loop {
         let definition = client.documents(DEFINITIONS).get("", name).await?;
         let conditions = definition.list_at(&["status", "conditions"]);
-        if conditions.iter().any(|it| it.str_at(&["type"]) == Some("Established") && it.str_at(&["status"]) == Some("True")) {
+        if conditions
+            .iter()
+            .any(|it| it.str_at(&["type"]) == Some("Established") && it.str_at(&["status"]) == Some("True"))
+        {
             return Ok(());
         }
         tokio::time::sleep(PAUSE).await;

@@ -34,7 +34,7 @@ fn domain(text: &str) -> Result<String, ::dns::zone::InvalidDomain> {
 }
 
 impl Arguments {
-    /// Runs until a signal comes.
+    /// Runs until a signal is received.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let features = Features::default().with_flag(&self.role.feature_gates)?;
         self.role.block_on(async |role| {

@@ -15,7 +15,7 @@ use client::informer::Change;
 use client::objects::Selection;
 use client::{Client, Informers, Resource};
 
-use self::columns::Shown;
+use self::columns::PrintedResource;
 use self::rows::Rows;
 use crate::connection::ConnectionArguments;
 use crate::output::{complain_line, print_text};
@@ -69,7 +69,7 @@ impl Arguments {
 
     async fn print(self) -> Result<ExitCode> {
         let client = self.connection.connect().await?;
-        let shown = Shown::load(&client, &self.resource, self.columns.as_deref()).await?;
+        let shown = PrintedResource::load(&client, &self.resource, self.columns.as_deref()).await?;
         let namespace = match (&self.namespace, shown.is_namespaced && !self.all_namespaces) {
             (_, false) => String::new(),
             (Some(namespace), true) => namespace.clone(),
@@ -102,8 +102,12 @@ impl Arguments {
             }
         }
         if objects.is_empty() && self.names.is_empty() {
-            let place = if namespace.is_empty() { String::new() } else { format!(" in {namespace} namespace") };
-            complain_line!("No resources found{place}.");
+            // kubectl ends only one of the two sentences with a period.
+            if namespace.is_empty() {
+                complain_line!("No resources found");
+            } else {
+                complain_line!("No resources found in {namespace} namespace.");
+            }
             return Ok(code);
         }
         if let Some(path) = &self.sort_by {

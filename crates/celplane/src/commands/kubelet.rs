@@ -41,7 +41,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Runs until a signal comes.
+    /// Runs until a signal is received.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let features = Features::default().with_flag(&self.role.feature_gates)?;
         self.role.block_on(async |role| {

@@ -21,7 +21,7 @@ use crate::gated_uses::{self, Field, Needs};
 use crate::live;
 use crate::manifests::{self, Manifest, Source};
 use crate::output::{Report, complain_line};
-use crate::style::{Style, When};
+use crate::style::{ColorChoice, Style};
 
 /// List uses of gated fields with the effect of turning the gates off, and objects above the limits on expressions.
 #[derive(clap::Args)]
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 
     /// Use of color in the output.
     #[arg(long, value_enum, default_value = "auto")]
-    color: When,
+    color: ColorChoice,
 }
 
 /// A use that a gate would close.
@@ -93,7 +93,8 @@ impl Arguments {
         let mut found = Vec::new();
         let mut excesses = Vec::new();
         let mut is_readable = true;
-        let live = (self.connection.is_given() || self.filenames.is_empty()).then(|| self.connection.read(&live::gated()));
+        let live =
+            (self.connection.is_given() || self.filenames.is_empty()).then(|| self.connection.read(&live::gated()));
         for file in sources.iter().map(Source::read).chain(live) {
             match file {
                 Ok(file) => {
@@ -198,7 +199,9 @@ fn pod_effect(manifest: &Manifest, field: Field<'_>, is_preferred: bool) -> Effe
         Field::TolerationExpression | Field::TolerationOperator => {
             ("new pods are rejected; an existing pending pod no longer tolerates the taints and stays Pending", true)
         }
-        _ => ("new pods are rejected; for an existing pending pod the term matches no node, and it stays Pending", true),
+        _ => {
+            ("new pods are rejected; for an existing pending pod the term matches no node, and it stays Pending", true)
+        }
     };
     Effect { text, breaks }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Arguments {
     write_config_to: Option<PathBuf>,
     /// Run only while holding the leader election lease, so that several instances can run; overrides the
     /// configuration
-    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     leader_elect: Option<bool>,
     #[command(flatten)]
     limits: LimitArguments,
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Runs until a signal comes.
+    /// Runs until a signal is received.
     pub(crate) fn run(mut self) -> anyhow::Result<ExitCode> {
         let features = self.beside.default_features().with_flag(&self.role.feature_gates)?;
         let read = |path| read_configuration(path, features);

@@ -20,11 +20,11 @@ use scheduling::config::Configuration;
 
 use self::cluster::Cluster;
 use self::fit::Fit;
-use self::play::{Played, Rules};
+use self::play::{Rules, SimulationResult};
 use crate::arguments::second_scheduler;
 use crate::connection::ConnectionArguments;
 use crate::manifests;
-use crate::style::{Style, When};
+use crate::style::{ColorChoice, Style};
 use crate::time_limit::TimeLimit;
 
 /// Simulate the placement of all pending pods on a copy of a cluster, offline, with reasons for pods that stay
@@ -69,7 +69,7 @@ pub(crate) struct Arguments {
 
     /// Use of color in the output
     #[arg(long, value_enum, default_value = "auto")]
-    color: When,
+    color: ColorChoice,
 
     #[command(flatten)]
     limit: TimeLimit,
@@ -102,11 +102,11 @@ impl Arguments {
             (output, None) => report::text(&first, output == Output::Wide, fit.as_ref(), style)?,
             (_, Some(other)) => report::comparison(&first, other, style)?,
         }
-        let all_well = first.is_well() && other.as_ref().is_none_or(Played::is_well);
+        let all_well = first.is_well() && other.as_ref().is_none_or(SimulationResult::is_well);
         Ok(if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn play(&self) -> anyhow::Result<(Played, Option<Played>, Option<Fit>)> {
+    fn play(&self) -> anyhow::Result<(SimulationResult, Option<SimulationResult>, Option<Fit>)> {
         let features = Features::all_proposals().with_flag(&self.feature_gates)?;
         let configuration = read_configuration(self.config.as_deref())?;
         let other = self.compare.as_deref().map(|path| read_configuration(Some(path))).transpose()?;

@@ -33,7 +33,7 @@ impl Arguments {
         self.server.remember(flags);
     }
 
-    /// Runs until a signal comes.
+    /// Runs until a signal is received.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         if self.server.asks_for_gates() {
             crate::output::show(&gates::table());
@@ -47,5 +47,32 @@ impl Arguments {
         }
         self.server.run(Features::all_proposals(), Some(self.component_arguments), self.detached)?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[track_caller]
+    fn check(command: &str, flag: &str, heading: Option<&str>) {
+        let all = crate::Arguments::command();
+        let command = all.find_subcommand(command).unwrap();
+        let found = command.get_arguments().find(|argument| argument.get_long() == Some(flag)).unwrap();
+        assert_eq!(found.get_help_heading(), heading, "--{flag}");
+    }
+
+    #[test]
+    fn help_lists_flags_under_their_own_heading() {
+        check("up", "wait", None);
+        check("up", "nodes", Some("Nodes, scheduler and controllers"));
+        check("up", "cni-bin-dir", Some("Pod network of real nodes"));
+        for flag in ["port", "feature-gates", "event-ttl", "dry-run", "v"] {
+            check("up", flag, Some("API server"));
+            check("apiserver", flag, None);
+        }
+        check("up", "token-auth-file", Some("Identities and certificates"));
+        check("apiserver", "etcd-servers", Some("etcd"));
+        check("apiserver", "audit-log-path", Some("Audit log"));
     }
 }

@@ -39,6 +39,9 @@ pub(crate) struct Arguments {
     /// Set the first of these schedulers for pods with annotations that name the default scheduler
     #[arg(long)]
     assign_scheduler: bool,
+    /// Treat annotations of the volumes to which a pod's claims are bound as annotations of the pod
+    #[arg(long)]
+    volumes: bool,
 }
 
 #[derive(clap::Subcommand)]
@@ -62,6 +65,7 @@ impl Arguments {
             configuration: self.configuration,
             schedulers: self.scheduler_names,
             assigns_scheduler: self.assign_scheduler,
+            reads_volumes: self.volumes,
         };
         self.role.block_on(async |role| {
             let client = role.connect(webhook::NAME).await?;

@@ -14,16 +14,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use api::features::Features;
-use cluster::{Asked, Cluster};
+use cluster::{Cluster, PodQuery};
 use judge::NodeReport;
-use scheduler::Said;
+use scheduler::SchedulerResult;
 
+use crate::arguments::scheduler::read_configuration;
 use crate::arguments::second_scheduler;
 use crate::compile_cache::compile_cache;
 use crate::connection::ConnectionArguments;
 use crate::output::Report;
-use crate::arguments::scheduler::read_configuration;
-use crate::style::{Style, When};
+use crate::style::{ColorChoice, Style};
 use crate::time_limit::TimeLimit;
 
 /// Explain node by node where a pod can run, with the result of each scheduler plugin and the changes that
@@ -76,7 +76,7 @@ pub(crate) struct Arguments {
 
     /// Use of color in the output.
     #[arg(long, value_enum, default_value = "auto")]
-    color: When,
+    color: ColorChoice,
 
     #[command(flatten)]
     limit: TimeLimit,
@@ -85,7 +85,7 @@ pub(crate) struct Arguments {
 impl Arguments {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         self.limit.start()?;
-        let (cluster, mut nodes, said) = match self.judge() {
+        let (cluster, mut nodes, mut said) = match self.judge() {
             Ok(judged) => judged,
             Err(error) => {
                 crate::output::complain(&error);
@@ -96,6 +96,7 @@ impl Arguments {
         let counts = (nodes.iter().filter(|node| node.fits()).count(), nodes.len());
         if let Some(name) = &self.node {
             nodes.retain(|node| node.name == *name);
+            said.remedies.retain(|remedy| remedy.node().is_none_or(|node| node == name));
         }
         let is_shown = |name: &str| self.all || self.node.as_deref() == Some(name);
         match self.output {
@@ -105,7 +106,7 @@ impl Arguments {
         Ok(if fits { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn judge(&self) -> anyhow::Result<(Cluster, Vec<NodeReport>, Said)> {
+    fn judge(&self) -> anyhow::Result<(Cluster, Vec<NodeReport>, SchedulerResult)> {
         // Without files, the cluster is the one that kubectl would use.
         let is_live = self.connection.is_given() || self.pod.is_none();
         let name = self.name.as_deref().or(self.of_cluster.as_deref());
@@ -113,7 +114,7 @@ impl Arguments {
             Some((word, name)) => (workload_kind(word)?, Some(name)),
             None => ("Pod", name),
         };
-        let cluster = Cluster::load(&Asked {
+        let cluster = Cluster::load(&PodQuery {
             pod: self.pod.as_deref(),
             kind,
             name,

@@ -12,9 +12,9 @@ use api::yaml;
 use cel::cost::Cost;
 use cel::program::Limits;
 use cel::source::Source;
-use cel_kubernetes::compile::{CompileError, Compiled, Environment, ResultRule, not_a_bool};
+use cel_kubernetes::compile::{CompileError, CompiledExpression, Environment, ResultRule, not_a_bool};
 use cel_kubernetes::environments::Dialect;
-use cel_kubernetes::environments::admission::{self, Documents, EXPRESSION_COST_MAX, Scope, Yields};
+use cel_kubernetes::environments::admission::{self, Documents, EXPRESSION_COST_MAX, ResultKind, Scope};
 use cel_kubernetes::places::{self, InputError, Place};
 use cel_kubernetes::schema::TypedSchema;
 
@@ -149,7 +149,7 @@ fn evaluate_admission(text: &str, input: Result<Option<Value>, String>) -> Resul
     let language = Dialect::CELPLANE.language().map_err(|error| invalid(&error))?;
     let compiler = admission::Compiler::new(&language);
     let scope = Scope { params: true, authorizer: false, patch_types: false };
-    let program = match compiler.compile(text, Yields::Bool, scope) {
+    let program = match compiler.compile(text, ResultKind::Bool, scope) {
         Ok(program) => program,
         Err(error) => return Ok(api::json!({"errors": (Value::Array(pictured(&error.to_string())))})),
     };
@@ -225,7 +225,7 @@ fn range(cost: Cost) -> Value {
 }
 
 /// The compiled expression of a place, for tools that evaluate it often.
-fn compile(environment: &Environment, text: &str) -> Result<Compiled, Value> {
+fn compile(environment: &Environment, text: &str) -> Result<CompiledExpression, Value> {
     environment.compile(text).map_err(|error| issues(&error))
 }
 

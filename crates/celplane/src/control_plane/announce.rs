@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use controlplane::load::Loaded;
+use controlplane::load::LoadResult;
 
 use crate::connection::ConnectionArguments;
 use crate::console::Process;
-use crate::style::{Style, When};
+use crate::style::{ColorChoice, Style};
 
 /// Addresses and paths.
 pub(super) struct Announcement<'a> {
@@ -44,7 +44,7 @@ impl Announcement<'_> {
 
     /// Prints that everything works, and commands to type next.
     pub(super) fn ready(&self, nodes: usize, took: Duration) {
-        let style = Style::of_stdout(When::Auto);
+        let style = Style::of_stdout(ColorChoice::Auto);
         let kubeconfig = self.kubeconfig.display();
         let ready = match nodes {
             0 => format!("Ready after {} ms, without nodes.", took.as_millis()),
@@ -80,7 +80,7 @@ pub(super) async fn console(port: u16, kubeconfig: &Path) -> anyhow::Result<::co
 }
 
 /// Prints what was loaded. From the background only standard output is shown; standard error is its log.
-pub(super) fn loaded(loaded: &Loaded, is_background: bool) {
+pub(super) fn loaded(loaded: &LoadResult, is_background: bool) {
     let text = loaded.text("Loaded");
     if is_background {
         say(&text);

@@ -22,17 +22,15 @@ use crate::manifests;
 /// Flags of the components that run in the server's process.
 #[derive(clap::Args)]
 pub(crate) struct ComponentArguments {
-    /// Run containers on this machine as a node, with its own containerd in the data directory; requires root
-    #[arg(long, value_name = "RUNTIME", value_parser = ["containerd", "simulated"], default_value = "simulated")]
-    runtime: String,
-    #[command(flatten, next_help_heading = "Network of containers")]
-    network: PodNetworkArguments,
     /// Number of simulated nodes; defaults to 3, or to 0 if this machine runs containers
     #[arg(long, value_name = "COUNT")]
     nodes: Option<usize>,
     /// Node manifests: a Node without a name is the template for --nodes, Nodes with names are added
     #[arg(long, value_name = "FILE")]
     node_template: Option<PathBuf>,
+    /// Run containers on this machine as a node, with its own containerd in the data directory; requires root
+    #[arg(long, value_name = "RUNTIME", value_parser = ["containerd", "simulated"], default_value = "simulated")]
+    runtime: String,
     /// Serve the console too and print its URL
     #[arg(long)]
     console: bool,
@@ -85,6 +83,9 @@ pub(crate) struct ComponentArguments {
     /// Feature gates of the nodes only
     #[arg(long, value_name = "GATES", default_value = "")]
     kubelet_feature_gates: String,
+    // Last: in the help, a heading applies to all flags below it.
+    #[command(flatten, next_help_heading = "Pod network of real nodes")]
+    network: PodNetworkArguments,
 }
 
 impl ComponentArguments {
@@ -106,7 +107,7 @@ impl ComponentArguments {
         self.console.then_some(self.console_port)
     }
 
-    /// Understands the flags. `shared` are the gates of all components.
+    /// Validates the flags. `shared` are the gates of all components.
     pub(super) fn check(mut self, shared: Features, data: &Path) -> Result<Components> {
         let (mut machine, mut node_networks) = (None, None);
         if self.runs_containers() {
@@ -137,7 +138,7 @@ impl ComponentArguments {
             load: self.load.map(|path| objects(&path.display().to_string())).transpose()?,
             devices: self.devices,
             rules: rules(self.simulation.as_deref())?,
-            tells: self.container_events,
+            reports: self.container_events,
             adopted: self.adopt_nodes,
             load_balancers: (self.load_balancer_range != "none")
                 .then(|| self.load_balancer_range.parse())

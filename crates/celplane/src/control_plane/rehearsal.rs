@@ -19,7 +19,7 @@ use client::Client;
 use controlplane::data_directory::DataDirectory;
 use controlplane::settings::{STORE_FILE, ServerSettings, StoreSettings, cannot_open};
 use controlplane::{Components, components, gates, load};
-use store::{Embedded, Store as _, Write};
+use store::{EmbeddedStore, Store as _, Write};
 
 use super::ServerArguments;
 use super::component_arguments::ComponentArguments;
@@ -70,7 +70,7 @@ pub(super) async fn rehearse(
 #[derive(Default)]
 pub(super) struct StoreContents {
     revision: u64,
-    entries: Vec<store::Kept>,
+    entries: Vec<store::KeptEntry>,
 }
 
 impl StoreContents {
@@ -98,7 +98,7 @@ fn stored(settings: &ServerSettings) -> Result<Option<StoreContents>> {
     if !matches!(settings.store, StoreSettings::File { .. }) || !path.try_exists()? {
         return Ok(None);
     }
-    let snapshot = Embedded::snapshot_of(&path).map_err(|error| cannot_open(error, &path))?;
+    let snapshot = EmbeddedStore::snapshot_of(&path).map_err(|error| cannot_open(error, &path))?;
     let revision = snapshot.revision();
     let entries: Result<Vec<_>, _> = snapshot.collect();
     Ok(Some(StoreContents { revision, entries: entries.map_err(|error| cannot_open(error, &path))? }))
@@ -142,7 +142,7 @@ fn check_files(settings: &ServerSettings) -> Result<()> {
 
 /// Returns the objects that would be created, tried on a copy in memory.
 async fn created(settings: &ServerSettings, component_arguments: &Components, kept: StoreContents) -> Result<String> {
-    let store = Arc::new(Embedded::in_memory(store::Options::default())?);
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default())?);
     for entry in kept.entries {
         // The store is empty, so there are no conflicts.
         let _ = store.write(Write::create(&*entry.key, entry.value)).await?;

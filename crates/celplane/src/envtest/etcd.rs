@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use store::{Embedded, Store};
+use store::{EmbeddedStore, Store};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -55,7 +55,7 @@ pub(super) fn run(given: &[String]) -> Result<ExitCode> {
 async fn serve(addresses: Vec<SocketAddr>) -> Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let store: Arc<dyn Store> =
-        Arc::new(Embedded::in_memory(store::Options::default()).context("cannot start the store")?);
+        Arc::new(EmbeddedStore::in_memory(store::Options::default()).context("cannot start the store")?);
     let mut servers = tokio::task::JoinSet::new();
     for address in addresses {
         let listener = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
@@ -64,7 +64,7 @@ async fn serve(addresses: Vec<SocketAddr>) -> Result<()> {
     tokio::select! {
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),
-        Some(ended) = servers.join_next() => ended?.context("the listener failed"),
+        Some(ended) = servers.join_next() => ended.context("a server failed"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::Served;
+use super::ConsoleProcess;
 use crate::browser::Browser;
 use crate::cluster::Cluster;
 
@@ -36,7 +36,7 @@ fn map_shows_500_nodes_and_5000_pods() {
     let file = directory.path().join("cluster.yaml");
     std::fs::write(&file, dump(500, 5_000)).unwrap();
     let cluster = Cluster::up(directory, &["--ephemeral", "--load", file.to_str().unwrap()]);
-    let mut served = Served::start(&cluster.kubeconfig(), 0);
+    let mut served = ConsoleProcess::start(&cluster.kubeconfig(), 0);
     browser.open(&served.url());
     browser.see("Why pending");
     browser.go("#/map");

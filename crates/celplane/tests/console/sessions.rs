@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 
-use super::{Served, ready};
+use super::{ConsoleProcess, ready};
 use crate::browser::Browser;
 use crate::cluster::Cluster;
 
@@ -52,7 +52,7 @@ fn sessions_need_a_code_and_the_own_origin() {
     let port = base.rsplit(':').next().unwrap().parse().unwrap();
     drop(served);
     browser.see("Reconnecting");
-    let mut served = Served::start(&cluster.kubeconfig(), port);
+    let mut served = ConsoleProcess::start(&cluster.kubeconfig(), port);
     let url = served.url();
     browser.see("The session has ended");
     browser.open(&url);
@@ -83,7 +83,7 @@ fn few_rights_are_explained() {
     };
     config(&["set-credentials", "eve", "--token=few-rights-token"]);
     config(&["set-context", "--current", "--user=eve", "--namespace=default"]);
-    let mut served = Served::start(&kubeconfig, 0);
+    let mut served = ConsoleProcess::start(&kubeconfig, 0);
     browser.open(&served.url());
     browser.see("eve");
     browser.see("you may not list pods of all namespaces");

@@ -39,8 +39,17 @@ pub(super) struct Machine {
     control_plane: Option<Child>,
     agent: Option<Child>,
     directory: tempfile::TempDir,
+    /// Flags of the control plane.
+    flags: &'static [&'static str],
     /// The name of the machine and of its node.
     pub(super) name: String,
+}
+
+/// Files of a node agent's identity.
+pub(super) struct Credentials {
+    pub(super) kubeconfig: String,
+    pub(super) certificate: String,
+    pub(super) key: String,
 }
 
 /// Whether containers can run here. Where they must, a missing program is a failure.
@@ -74,6 +83,11 @@ fn is_possible() -> bool {
 
 impl Machine {
     pub(super) fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// Starts a machine; the control plane has more flags.
+    pub(super) fn start_with(flags: &'static [&'static str]) -> Option<Self> {
         if !is_possible() {
             return None;
         }
@@ -91,19 +105,24 @@ impl Machine {
             .unwrap();
         let mut line = String::new();
         BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let mut machine = Self { holder, control_plane: None, agent: None, directory, name };
+        let mut machine = Self { holder, control_plane: None, agent: None, directory, flags, name };
         assert_eq!(line, "ready\n", "the namespaces cannot be made");
         machine.up();
         let pause = machine.path("pause.tar");
         image::busybox(&pause, "registry.k8s.io/pause:3.10", r#"{"Entrypoint":["/bin/busybox","sleep","1000000"]}"#);
         let busybox = machine.path("busybox.tar");
         image::busybox(&busybox, "registry.local/busybox:1", r#"{"Cmd":["sh"],"Env":["PATH=/bin"]}"#);
-        for archive in [pause, busybox] {
-            let socket = machine.path("data/containerd/containerd.sock");
-            let archive = archive.display().to_string();
-            machine.run("ctr", &["-a", &socket.display().to_string(), "-n", "k8s.io", "image", "import", &archive]);
-        }
+        machine.import_images(&machine.path("data/containerd/containerd.sock"));
         Some(machine)
+    }
+
+    /// Gives the images of pods to a runtime.
+    pub(super) fn import_images(&self, socket: &Path) {
+        let socket = socket.display().to_string();
+        for archive in ["pause.tar", "busybox.tar"] {
+            let archive = self.path(archive).display().to_string();
+            self.run("ctr", &["-a", &socket, "-n", "k8s.io", "image", "import", &archive]);
+        }
     }
 
     /// A file of the machine's directory.
@@ -117,6 +136,7 @@ impl Machine {
         let binary = env!("CARGO_BIN_EXE_celplane");
         let mut child = self
             .command(binary, &["up", "--runtime", "containerd", "--data-dir", &data, "--port", "6443"])
+            .args(self.flags)
             .stdout(Stdio::piped())
             .process_group(0)
             .spawn()
@@ -131,52 +151,19 @@ impl Machine {
         assert!(is_ready, "{said}");
     }
 
-    /// Starts a node agent in a process of its own, with a certificate of the cluster's authority.
-    pub(super) fn start_agent(&mut self, node: &str, port: u16) {
+    /// Issues a certificate of the cluster's authority for a node agent.
+    pub(super) fn credentials(&self, node: &str, address: &str) -> Credentials {
         let path = |name: &str| self.path(name).display().to_string();
         let (key, request, certificate) = (path("node.key"), path("node.csr"), path("node.crt"));
-        let subject = format!("/O=system:nodes/CN=system:node:{node}");
-        self.run(
-            "openssl",
-            &[
-                "req",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:P-256",
-                "-nodes",
-                "-keyout",
-                &key,
-                "-out",
-                &request,
-                "-subj",
-                &subject,
-            ],
-        );
-        let extensions = path("node.ext");
-        std::fs::write(&extensions, "subjectAltName=IP:192.168.77.1\nextendedKeyUsage=clientAuth,serverAuth\n")
-            .unwrap();
+        let (subject, extensions) = (format!("/O=system:nodes/CN=system:node:{node}"), path("node.ext"));
+        let text = format!("subjectAltName=IP:{address}\nextendedKeyUsage=clientAuth,serverAuth\n");
+        std::fs::write(&extensions, text).unwrap();
         let (authority, authority_key) = (path("data/pki/ca.crt"), path("data/pki/ca.key"));
-        self.run(
-            "openssl",
-            &[
-                "x509",
-                "-req",
-                "-days",
-                "1",
-                "-in",
-                &request,
-                "-CA",
-                &authority,
-                "-CAkey",
-                &authority_key,
-                "-CAcreateserial",
-                "-extfile",
-                &extensions,
-                "-out",
-                &certificate,
-            ],
-        );
+        let script = "openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout $0 -out $1 -subj $2 && \
+            openssl x509 -req -days 1 -in $1 -CA $3 -CAkey $4 -CAcreateserial -extfile $5 -out $6";
+        let files =
+            [&key, &request, &subject, &authority, &authority_key, &extensions, &certificate].map(String::as_str);
+        self.run("sh", &[&["-c", script], &files[..]].concat());
         let kubeconfig = path("node.kubeconfig");
         let text = format!(
             "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{{name: c, context: {{cluster: c, user: u}}}}]\n\
@@ -184,6 +171,15 @@ impl Machine {
              users: [{{name: u, user: {{client-certificate: {certificate}, client-key: {key}}}}}]\n"
         );
         std::fs::write(&kubeconfig, text).unwrap();
+        Credentials { kubeconfig, certificate, key }
+    }
+
+    /// Starts a node agent in a process of its own, with a certificate of the cluster's authority.
+    pub(super) fn start_agent(&mut self, node: &str, port: u16) {
+        let path = |name: &str| self.path(name).display().to_string();
+        let Credentials { kubeconfig, certificate, key } = self.credentials(node, "192.168.77.1");
+        std::fs::create_dir_all(self.path("second")).unwrap();
+        self.run("mount", &["-t", "tmpfs", "-o", "size=64m", "tmpfs", &path("second")]);
         let socket = format!("unix://{}", path("data/containerd/containerd.sock"));
         let (root, logs, port, cgroup) =
             (path("second"), path("second-logs"), port.to_string(), format!("/celplane-{node}"));
@@ -213,9 +209,11 @@ impl Machine {
             "0",
             "--cluster-dns",
             "10.96.0.10",
-            // The disks of developers are often nearly full.
+            // The agent's files are on a small disk of their own.
             "--eviction-hard",
-            "memory.available<10Mi",
+            "memory.available<10Mi,nodefs.available<40%",
+            "--eviction-pressure-transition-period",
+            "1s",
         ];
         let child =
             self.command(env!("CARGO_BIN_EXE_celplane"), arguments).stdout(Stdio::null()).process_group(0).spawn();
@@ -228,6 +226,25 @@ impl Machine {
             let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
         }
         self.agent.take().unwrap().wait().unwrap();
+    }
+
+    /// Kills containerd alone.
+    pub(super) fn kill_runtime(&self) {
+        for id in self.processes("containerd\0--config") {
+            rustix::process::kill_process(id, rustix::process::Signal::KILL).unwrap();
+        }
+    }
+
+    /// A file of the cgroup of a pod, by its names in cgroup v1 and v2.
+    pub(super) fn pod_cgroup(&self, class: &str, uid: &str, names: [&str; 2]) -> String {
+        let below = format!("celplane-{}/kubepods/{class}/pod{uid}", self.name);
+        let mount = Path::new("/sys/fs/cgroup");
+        let paths = [
+            mount.join(names[0].split('.').next().unwrap()).join(&below).join(names[0]),
+            mount.join(&below).join(names[1]),
+        ];
+        let read = paths.iter().find_map(|path| std::fs::read_to_string(path).ok());
+        read.unwrap_or_else(|| panic!("no file of {paths:?}")).trim().to_owned()
     }
 
     /// Kills the control plane and its containerd.
@@ -327,7 +344,7 @@ impl Machine {
     }
 
     /// Processes whose command line names this machine's directory and `part`.
-    fn processes(&self, part: &str) -> Vec<rustix::process::Pid> {
+    pub(super) fn processes(&self, part: &str) -> Vec<rustix::process::Pid> {
         let own = self.directory.path().display().to_string();
         let named = |id: &i32| {
             let line = std::fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
@@ -366,12 +383,12 @@ impl Drop for Machine {
         }
         let _ = self.holder.kill();
         let _ = self.holder.wait();
-        remove_cgroups(Path::new("/sys/fs/cgroup"), &format!("celplane-{}", self.name));
+        remove_cgroups(&format!("celplane-{}", self.name));
     }
 }
 
 /// Removes the cgroups of a machine's node: they are empty once its processes have ended. Other machines have other names.
-fn remove_cgroups(mount: &Path, name: &str) {
+pub(super) fn remove_cgroups(name: &str) {
     fn remove(path: &Path) {
         if !path.exists() {
             return;
@@ -394,6 +411,7 @@ fn remove_cgroups(mount: &Path, name: &str) {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
+    let mount = Path::new("/sys/fs/cgroup");
     let hierarchies = std::fs::read_dir(mount).into_iter().flatten().flatten().map(|entry| entry.path());
     for hierarchy in hierarchies.chain([mount.to_owned()]) {
         remove(&hierarchy.join(name));

@@ -11,9 +11,9 @@ use apiserver::serving::certificates::issue::Terms;
 use apiserver::{Options, Server};
 use client::controller::Runtime;
 use client::{Client, Health, Resource, Shutdown};
-use controllers::settings::{Bound, CertificateSigner, Order, TokenSource};
+use controllers::settings::{CertificateSigner, Order, TokenSource, TokenSubject};
 use serde_json::{Value, json};
-use store::{Embedded, Store};
+use store::{EmbeddedStore, Store};
 
 use super::kubelet::Kubelet;
 use super::nodes::Nodes;
@@ -58,7 +58,7 @@ fn user(name: &str) -> User {
 impl Cluster {
     /// Starts everything.
     pub(crate) async fn start() -> Arc<Self> {
-        let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let server = Server::start(store, Options::default()).await.unwrap();
         let log = Log::default();
         let agent = connect(&server, &log, "admin-of-nodes");
@@ -128,8 +128,8 @@ impl CertificateSigner for Signer {
 }
 
 impl TokenSource for Signer {
-    fn token(&self, it: &Bound<'_>) -> Option<String> {
-        let Bound { namespace, account, account_uid, secret } = *it;
+    fn token(&self, it: &TokenSubject<'_>) -> Option<String> {
+        let TokenSubject { namespace, account, account_uid, secret } = *it;
         let subject = legacy_tokens::Subject { namespace, account, account_uid, secret };
         legacy_tokens::issue(self.server.keys().signing(), &subject)
     }

@@ -1,8 +1,10 @@
 //! Processes whose cost is measured: a control plane, and commands that end.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use client::Client;
@@ -39,6 +41,8 @@ pub(super) struct Server {
 /// The control plane counts as quiet when it uses less than this in a [`LOOK`].
 const QUIET: Duration = Duration::from_millis(3);
 const LOOK: Duration = Duration::from_millis(25);
+/// Bytes of address space of a command: it ends when it takes more, instead of the machine.
+const ADDRESS_SPACE: u64 = 4 << 30;
 /// No input keeps it busy for longer.
 const HELD_MAX: Duration = Duration::from_secs(60);
 
@@ -107,10 +111,6 @@ impl Server {
         }
     }
 
-    fn proc(&self, file: &str) -> String {
-        fs::read_to_string(format!("/proc/{}/{file}", self.cluster.process.id())).unwrap_or_default()
-    }
-
     /// Nanoseconds, which `/proc/PID/stat` does not have: the sum of all threads.
     fn processor_time(&self) -> Duration {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.cluster.process.id())).unwrap();
@@ -122,9 +122,7 @@ impl Server {
     }
 
     fn status(&self, field: &str) -> u64 {
-        let status = self.proc("status");
-        let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
-        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or_default() * 1024
+        status_field(&self.cluster.process.id().to_string(), field)
     }
 
     /// Forgets the peak; the memory now.
@@ -138,25 +136,49 @@ impl Server {
     }
 }
 
-/// Cost of a command that reads a file, within a number of bytes of address space.
-pub(super) fn offline_cost(kind: &Kind, file: &Path, address_space: u64) -> Cost {
+/// Cost of a command that reads a file, within [`ADDRESS_SPACE`].
+pub(super) fn offline_cost(kind: &Kind, file: &Path) -> Cost {
     let arguments =
         kind.command.iter().map(|argument| if *argument == "{file}" { file.to_str().unwrap() } else { argument });
-    let script = format!("ulimit -v {}; \"$@\" > \"$OUT\" 2>&1; echo $?; times", address_space / 1024);
+    let script =
+        format!("ulimit -v {}; \"$@\" > \"$OUT\" 2>&1 & echo $!; wait $!; echo $?; times", ADDRESS_SPACE / 1024);
     let output = file.with_extension("out");
-    let ended = Command::new("sh")
+    let mut shell = Command::new("sh")
         .env("OUT", &output)
         .args(["-c", &script, "sh", &program()])
         .args(arguments)
-        .output()
+        .stdout(Stdio::piped())
+        .spawn()
         .unwrap();
-    let text = String::from_utf8(ended.stdout).unwrap();
-    let code: i32 = text.lines().next().unwrap().parse().unwrap();
+    let mut lines = BufReader::new(shell.stdout.take().unwrap()).lines();
+    let process = lines.next().unwrap().unwrap();
+    let (rest, ended) = std::sync::mpsc::channel();
+    let reader = std::thread::spawn(move || rest.send(lines.map(Result::unwrap).collect::<Vec<String>>()));
+    // The peak only grows, and cannot be read after the process has ended: the last sample before that counts.
+    let mut memory = 0;
+    let lines = loop {
+        memory = memory.max(status_field(&process, "VmHWM:"));
+        match ended.recv_timeout(Duration::from_millis(1)) {
+            Ok(lines) => break lines,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => panic!("the shell's output was not read"),
+        }
+    };
+    reader.join().unwrap().unwrap();
+    shell.wait().unwrap();
+    let code: i32 = lines.first().unwrap().parse().unwrap();
     assert!((0..=2).contains(&code), "{}: exit code {code}: {}", kind.name, tail(&output));
     // The last line has the times of children, as `0m0.010s 0m0.000s`.
-    let times = text.lines().last().unwrap().split(' ').map(seconds).sum::<f64>();
+    let times = lines.last().unwrap().split(' ').map(seconds).sum::<f64>();
     let out = fs::metadata(&output).map_or(0, |file| file.len());
-    Cost { time: Duration::from_secs_f64(times), memory: 0, out }
+    Cost { time: Duration::from_secs_f64(times), memory, out }
+}
+
+/// A number of bytes in the status of a process; 0 if it has ended.
+fn status_field(process: &str, field: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap_or_default() * 1024
 }
 
 fn tail(path: &Path) -> String {

@@ -4,7 +4,7 @@ use api::core::v1::{Node, Pod};
 use api::json;
 use api::json::Value;
 use client::objects::Patch;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Resource};
 
 const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use store::Guard;
-use store::conformance::{Operation, Timed, find_violation};
+use store::conformance::{Operation, TimedOperation, find_violation};
 
 use super::client::{Client, Endpoint};
 use super::process::Server;
@@ -17,7 +17,7 @@ const CLIENTS: u64 = 6;
 const KEYS: usize = 3;
 
 /// Operations on each object, by all clients.
-type History = Arc<Mutex<Vec<Vec<Timed>>>>;
+type History = Arc<Mutex<Vec<Vec<TimedOperation>>>>;
 
 #[test]
 fn client_observations_are_linearizable() {
@@ -74,7 +74,7 @@ fn work(endpoint: &Endpoint, history: &History, clock: &AtomicU64, seed: u64, st
         let (operation, is_alive) = step(&mut client, key, &mut known[key], choice);
         let answered = clock.fetch_add(1, Ordering::SeqCst);
         if let Some(operation) = operation {
-            history.lock().unwrap()[key].push(Timed { asked, answered, operation });
+            history.lock().unwrap()[key].push(TimedOperation { asked, answered, operation });
         }
         if !is_alive {
             return;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::Stage;
 use super::compare::{differences, expected_status, masked_text, ordered, phases};
-use super::watched::Seen;
+use super::watched::ObservedState;
 
 const JSON: &str = "application/json";
 const MERGE: &str = "application/merge-patch+json";
@@ -88,7 +88,7 @@ impl Case {
     async fn until_admitted(&self, stage: &Stage, pods: &[Value]) {
         let names = pods.iter().filter_map(|pod| pod["metadata"]["name"].as_str());
         let names: Vec<&str> = names.filter(|name| self.data["last"][name][0]["nodeName"].is_string()).collect();
-        let are_admitted = |seen: &Seen| names.iter().all(|name| seen.is_admitted(&self.namespace, name));
+        let are_admitted = |seen: &ObservedState| names.iter().all(|name| seen.is_admitted(&self.namespace, name));
         stage.watched.until(stage.deadline, are_admitted).await;
     }
 
@@ -175,7 +175,7 @@ impl Case {
     }
 
     /// The differences between the recorded outcome and the present one.
-    fn compare(&self, seen: &Seen, directory: &str) -> Vec<String> {
+    fn compare(&self, seen: &ObservedState, directory: &str) -> Vec<String> {
         let mut found = Vec::new();
         for (pod, recorded) in self.data["last"].as_object().unwrap() {
             let Some(history) = seen.pods.get(&(self.namespace.clone(), pod.clone())) else {
@@ -210,7 +210,7 @@ impl Case {
         found
     }
 
-    fn compare_events(&self, seen: &Seen, directory: &str) -> Vec<String> {
+    fn compare_events(&self, seen: &ObservedState, directory: &str) -> Vec<String> {
         let events = seen.events.get(&self.namespace).map(Vec::as_slice).unwrap_or_default();
         let own = events.iter().filter(|it| it["source"]["component"] == "kubelet").filter_map(|it| {
             let object = &it["involvedObject"];

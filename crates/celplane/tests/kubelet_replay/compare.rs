@@ -16,6 +16,7 @@ fn mask(text: &str) -> String {
             (r"\b127\.0\.0\.1\b", "<nodeIP>"),
             (r"in [0-9.]+m?s \([0-9.]+m?s including", "in <dur> (<dur> including"),
             (r"used: \d+, capacity: \d+", "used: <n>, capacity: <n>"),
+            (r"below current usage \(\d+\)", "below current usage (<n>)"),
             (r"kube-api-access-[a-z0-9]{5}", "kube-api-access-<5>"),
             (r"[^ ]*/volumes/kubernetes.io~empty-dir/", "<path>/"),
         ];

@@ -21,7 +21,7 @@ pub(super) struct PodHistory {
 }
 
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct ObservedState {
     /// By namespace and name.
     pub(super) pods: BTreeMap<(String, String), PodHistory>,
     /// By namespace, in the order of their creation.
@@ -31,12 +31,12 @@ pub(super) struct Seen {
 
 /// The state of all watches.
 #[derive(Default)]
-pub(super) struct Watched {
-    seen: Mutex<Seen>,
+pub(super) struct WatchState {
+    seen: Mutex<ObservedState>,
     changed: Notify,
 }
 
-impl Watched {
+impl WatchState {
     pub(super) fn start(client: &client::Client) -> Arc<Self> {
         let this = Arc::new(Self::default());
         for resource in ["pods", "events", "nodes"] {
@@ -91,12 +91,12 @@ impl Watched {
     }
 
     /// Reads the state.
-    pub(super) fn read<T>(&self, read: impl FnOnce(&Seen) -> T) -> T {
+    pub(super) fn read<T>(&self, read: impl FnOnce(&ObservedState) -> T) -> T {
         read(&self.seen.lock().unwrap())
     }
 
     /// Waits until a condition holds; whether it does by the deadline.
-    pub(super) async fn until(&self, deadline: Instant, condition: impl Fn(&Seen) -> bool) -> bool {
+    pub(super) async fn until(&self, deadline: Instant, condition: impl Fn(&ObservedState) -> bool) -> bool {
         loop {
             let changed = self.changed.notified();
             if self.read(&condition) {
@@ -109,7 +109,7 @@ impl Watched {
     }
 }
 
-impl Seen {
+impl ObservedState {
     /// Whether a pod is being deleted, or was.
     pub(super) fn is_deleting(&self, namespace: &str, pod: &str) -> bool {
         let history = self.pods.get(&(namespace.to_owned(), pod.to_owned()));

@@ -17,27 +17,40 @@ use super::*;
 use crate::cluster::Cluster;
 use crate::first_light::until;
 
-const CLASSES: Resource = Resource::new("resource.k8s.io", "v1", "deviceclasses", "DeviceClass");
-const SLICES: Resource = Resource::new("resource.k8s.io", "v1", "resourceslices", "ResourceSlice");
-const DEVICE_CLAIMS: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim");
+pub(super) const CLASSES: Resource = Resource::new("resource.k8s.io", "v1", "deviceclasses", "DeviceClass");
+pub(super) const SLICES: Resource = Resource::new("resource.k8s.io", "v1", "resourceslices", "ResourceSlice");
+pub(super) const DEVICE_CLAIMS: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim");
 
-/// The scheduler's way to the server: it notes bindings, and can be cut for all that writes.
+pub(super) type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Decides whether work happens before a request is passed on.
+type BeforeRequest = dyn Fn(&Method, &str) -> Option<Work> + Send + Sync;
+
+/// The scheduler's connection to the server: it records bindings, and can be cut for all writes.
 #[derive(Clone)]
-struct Wire {
+pub(super) struct Wire {
     connection: Connection,
+    /// Work to do before a request is sent, by its method and path.
+    before: Arc<BeforeRequest>,
     is_cut: Arc<AtomicBool>,
     /// By pod: how many bindings were refused, and how many were made.
     bindings: Arc<Mutex<BTreeMap<String, (usize, usize)>>>,
 }
 
 impl Wire {
-    fn to(server: &Arc<Server>) -> Self {
+    pub(super) fn to(server: &Arc<Server>) -> Self {
         let user = User::authenticated(::scheduler::IDENTITY, &["system:masters"]);
         Wire {
             connection: Connection::new(server.clone(), Some(user)),
+            before: Arc::new(|_, _| None),
             is_cut: Arc::default(),
             bindings: Arc::default(),
         }
+    }
+
+    /// Does some work before requests are sent.
+    pub(super) fn before(self, work: impl Fn(&Method, &str) -> Option<Work> + Send + Sync + 'static) -> Self {
+        Wire { before: Arc::new(work), ..self }
     }
 
     fn client(&self) -> Client {
@@ -59,9 +72,9 @@ impl Wire {
     }
 }
 
-type Asked = Request<http_body_util::Full<bytes::Bytes>>;
+type ClientRequest = Request<http_body_util::Full<bytes::Bytes>>;
 
-impl tower_service::Service<Asked> for Wire {
+impl tower_service::Service<ClientRequest> for Wire {
     type Response = Response<Body>;
     type Error = std::io::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, std::io::Error>> + Send>>;
@@ -70,12 +83,16 @@ impl tower_service::Service<Asked> for Wire {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Asked) -> Self::Future {
+    fn call(&mut self, request: ClientRequest) -> Self::Future {
         let bound = request.uri().path().strip_suffix("/binding").and_then(|path| path.rsplit('/').next());
         let bound = bound.map(ToOwned::to_owned);
         let is_refused = self.is_cut.load(Ordering::SeqCst) && request.method() != Method::GET;
+        let before = (self.before)(request.method(), request.uri().path());
         let (mut connection, bindings) = (self.connection.clone(), self.bindings.clone());
         Box::pin(async move {
+            if let Some(before) = before {
+                before.await;
+            }
             let answer = match is_refused {
                 true => Err(std::io::ErrorKind::ConnectionRefused.into()),
                 false => Ok(tower_service::Service::call(&mut connection, request).await.unwrap()),
@@ -209,7 +226,7 @@ profiles:
 - schedulerName: default-scheduler
   pluginConfig: [{name: DynamicResources, args: {filterTimeout: 0s}}]
 ";
-    let store = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+    let store = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
     let plane = Plane::start_limited(store, all(), all(), configuration, u64::MAX).await;
     plane.node("node", "{}", "[]").await;
     let devices: Vec<String> =

@@ -1,18 +1,12 @@
 //! Another scheduler that gives out the same device at the same time.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
 
-use apiserver::Body;
 use client::objects::Patch;
-use http::{Method, Request, Response};
+use http::Method;
 
+use super::faults::{CLASSES, DEVICE_CLAIMS, SLICES, Wire, Work, options};
 use super::*;
-
-const CLASSES: Resource = Resource::new("resource.k8s.io", "v1", "deviceclasses", "DeviceClass");
-const SLICES: Resource = Resource::new("resource.k8s.io", "v1", "resourceslices", "ResourceSlice");
-const DEVICE_CLAIMS: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim");
 
 const SLICE: &str = "metadata: {name: s}
 spec:
@@ -22,40 +16,12 @@ spec:
   devices: [{name: d0}, {name: d1}]
 ";
 
-/// The scheduler's connection. Just before the first allocation is written, the rival gives the same device to `other`.
-#[derive(Clone)]
-struct Rival {
-    connection: Connection,
-    admin: Client,
-    has_acted: Arc<AtomicBool>,
-}
-
-type Asked = Request<http_body_util::Full<bytes::Bytes>>;
-
-impl tower_service::Service<Asked> for Rival {
-    type Response = Response<Body>;
-    type Error = std::io::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, std::io::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Asked) -> Self::Future {
-        let is_allocation =
-            request.method() == Method::PATCH && request.uri().path().ends_with("/resourceclaims/own/status");
-        let acts = is_allocation && !self.has_acted.swap(true, Ordering::SeqCst);
-        let (mut connection, admin) = (self.connection.clone(), self.admin.clone());
-        Box::pin(async move {
-            if acts {
-                let status = "status: {allocation: {devices: {results: [{request: r, driver: d.example.com, pool: node, \
-                              device: d0}]}}}";
-                let claims = admin.documents(DEVICE_CLAIMS);
-                claims.patch("default", "other", "status", Patch::Merge, &yaml(status)).await.unwrap();
-            }
-            Ok(tower_service::Service::call(&mut connection, request).await.unwrap())
-        })
-    }
+/// Gives the device that the scheduler is about to allocate to `other`.
+async fn give_to_other(admin: Client) {
+    let status =
+        "status: {allocation: {devices: {results: [{request: r, driver: d.example.com, pool: node, device: d0}]}}}";
+    let claims = admin.documents(DEVICE_CLAIMS);
+    claims.patch("default", "other", "status", Patch::Merge, &yaml(status)).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -72,17 +38,19 @@ async fn device_that_another_scheduler_gave_out_is_taken_back() {
         );
         claims.create("default", &yaml(&claim)).await.unwrap();
     }
-    let user = User::authenticated(::scheduler::IDENTITY, &["system:masters"]);
-    let rival = Rival {
-        connection: Connection::new(plane.server.clone(), Some(user)),
-        admin: plane.admin.clone(),
-        has_acted: Arc::default(),
-    };
+    // The rival acts just before the first allocation is written.
+    let (has_acted, admin) = (Arc::new(AtomicBool::new(false)), plane.admin.clone());
+    let acts = has_acted.clone();
+    let wire = Wire::to(&plane.server).before(move |method, path| {
+        let is_allocation = *method == Method::PATCH && path.ends_with("/resourceclaims/own/status");
+        let is_first = is_allocation && !acts.swap(true, Ordering::SeqCst);
+        is_first.then(|| Box::pin(give_to_other(admin.clone())) as Work)
+    });
     let (stop, shutdown) = Shutdown::channel();
-    let client = Client::in_process(rival.clone(), "celplane-scheduler");
+    let client = Client::in_process(wire, "celplane-scheduler");
     let options = ::scheduler::Options {
         has_placement_annotations: true,
-        ..super::faults::options(client, Leadership::uncontested(), shutdown)
+        ..options(client, Leadership::uncontested(), shutdown)
     };
     let running = tokio::spawn(::scheduler::run(options));
     plane.try_pod("p", "{resourceClaims: [{name: x, resourceClaimName: own}]}").await.unwrap();
@@ -97,7 +65,7 @@ async fn device_that_another_scheduler_gave_out_is_taken_back() {
         assert!(started.elapsed() < LIMIT, "the pod was not bound");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    assert!(was_reported && rival.has_acted.load(Ordering::SeqCst));
+    assert!(was_reported && has_acted.load(Ordering::SeqCst));
     let device = async |name: &str| {
         let claim = claims.get("default", name).await.unwrap();
         let results = claim.at(&["status", "allocation", "devices", "results"]).and_then(Value::as_array).unwrap();

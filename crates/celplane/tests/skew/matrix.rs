@@ -8,7 +8,7 @@ use api::core::v1::{Event, Node, Pod};
 use api::json::Value;
 use client::informer::Informer;
 use client::objects::Selection;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::{cel, kept_on, runs, taint};
 use crate::fleet::{Cluster, on, until};

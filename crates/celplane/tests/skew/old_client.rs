@@ -2,7 +2,7 @@
 
 use api::json::Value;
 use client::Resource;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::{cel, kept_on};
 use crate::fleet::Cluster;

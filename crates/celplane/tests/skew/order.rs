@@ -3,15 +3,15 @@
 
 use api::core::v1::{Node, Pod};
 use client::objects::{Deletion, Patch};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::{cel, kept_on, runs, taint};
-use crate::fleet::{Cluster, Component, Running, until};
+use crate::fleet::{Cluster, Component, RunningFleet, until};
 
 /// A control plane of which each component can be restarted with the gate on or off.
 struct Plane {
     cluster: Cluster,
-    kubelet: Option<Running>,
+    kubelet: Option<RunningFleet>,
     controllers: Option<Component>,
     scheduler: Option<Component>,
 }

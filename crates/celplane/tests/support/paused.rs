@@ -17,7 +17,7 @@ use apiserver::{Body, Options, Server};
 use bytes::Bytes;
 use client::{Client, Stop};
 use http::{Method, Request, Response};
-use store::{Embedded, Store};
+use store::{EmbeddedStore, Store};
 use tokio::time::Instant;
 
 /// Step by which time advances.
@@ -25,7 +25,7 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// A request that was answered.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct SentRequest {
     pub(crate) at: Instant,
     pub(crate) method: Method,
     pub(crate) path: String,
@@ -34,13 +34,13 @@ pub(crate) struct Asked {
 
 #[derive(Default)]
 pub(crate) struct Log {
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<SentRequest>>,
     under_way: AtomicUsize,
 }
 
 impl Log {
     /// The requests from a time on, for as long.
-    pub(crate) fn between(&self, from: Instant, length: Duration) -> Vec<Asked> {
+    pub(crate) fn between(&self, from: Instant, length: Duration) -> Vec<SentRequest> {
         let asked = self.asked.lock().unwrap();
         asked.iter().filter(|it| it.at >= from && it.at < from + length).cloned().collect()
     }
@@ -48,7 +48,7 @@ impl Log {
     /// Creation times of objects of a kind, from a time on.
     pub(crate) fn made(&self, plural: &str, from: Instant) -> Vec<Instant> {
         let asked = self.asked.lock().unwrap();
-        let is_made = |it: &&Asked| {
+        let is_made = |it: &&SentRequest| {
             it.at >= from && it.code == 201 && it.method == Method::POST && it.path.ends_with(&format!("/{plural}"))
         };
         asked.iter().filter(is_made).map(|it| it.at).collect()
@@ -93,7 +93,7 @@ where
             let answer = answer.await;
             if let Ok(response) = &answer {
                 let code = response.status().as_u16();
-                log.asked.lock().unwrap().push(Asked { at: Instant::now(), method, path, code });
+                log.asked.lock().unwrap().push(SentRequest { at: Instant::now(), method, path, code });
             }
             log.under_way.fetch_sub(1, Ordering::SeqCst);
             answer
@@ -110,7 +110,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) async fn start() -> Self {
-        let store: Arc<dyn Store> = Arc::new(Embedded::in_memory(store::Options::default()).unwrap());
+        let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
         let clock = clock::Clock::starting_at(clock::Clock::system().now());
         let options = |features| Options { features, clock: clock.clone(), ..Options::default() };
         let with = Server::start(store.clone(), options(Features::all_proposals())).await.unwrap();

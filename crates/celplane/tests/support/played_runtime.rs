@@ -89,6 +89,17 @@ impl Instance {
         self.shown().0.state() == m::ContainerState::Running
     }
 
+    /// The container's usage: what its process holds, and a little for the process itself.
+    fn stats(&self) -> m::ContainerStats {
+        let value = self.script.memory + (1 << 20);
+        let labels = self.config.labels.clone();
+        m::ContainerStats {
+            attributes: Some(m::ContainerAttributes { labels, ..Default::default() }),
+            memory: Some(m::MemoryUsage { usage_bytes: Some(m::Uint64Value { value }), ..Default::default() }),
+            ..Default::default()
+        }
+    }
+
     fn end(&self, code: i32) {
         let mut shown = self.shown();
         let (container, status) = &mut *shown;
@@ -284,7 +295,8 @@ impl PlayedRuntime {
                     |kind: &str| m::RuntimeCondition { r#type: kind.into(), status: true, ..Default::default() };
                 let conditions = vec![ready("RuntimeReady"), ready("NetworkReady")];
                 let features = Some(m::RuntimeFeatures { supplemental_groups_policy: true });
-                reply(m::StatusResponse { status: Some(m::RuntimeStatus { conditions }), features })
+                let status = Some(m::RuntimeStatus { conditions });
+                reply(m::StatusResponse { status, features, ..Default::default() })
             }
             "RunPodSandbox" => self.run_sandbox(decode(request)?),
             "PodSandboxStatus" => {
@@ -346,6 +358,21 @@ impl PlayedRuntime {
                 let status = self.instance(&id)?.shown().1.clone();
                 reply(m::ContainerStatusResponse { status: Some(status) })
             }
+            "UpdateContainerResources" => {
+                let request = decode::<m::UpdateContainerResourcesRequest>(request)?;
+                let linux = request.linux.unwrap_or_default();
+                let (quota, memory) = (linux.cpu_quota, linux.memory_limit_in_bytes);
+                self.state().calls.push(format!("update to {quota} and {memory}"));
+                reply(m::UpdateContainerResourcesResponse {})
+            }
+            "ListContainerStats" => {
+                let filter = decode::<m::ListContainerStatsRequest>(request)?.filter.unwrap_or_default();
+                let fits = |it: &&Arc<Instance>| {
+                    filter.label_selector.iter().all(|(key, value)| it.config.labels.get(key) == Some(value))
+                };
+                let stats = self.state().containers.values().filter(fits).map(|it| it.stats()).collect();
+                reply(m::ListContainerStatsResponse { stats })
+            }
             "ImageStatus" => {
                 let name = decode::<m::ImageStatusRequest>(request)?.image.unwrap_or_default().image;
                 let is_present = PRESENT.contains(&name.as_str()) || name.starts_with("sha256:");
@@ -366,6 +393,9 @@ impl PlayedRuntime {
         let number = state.number;
         let id = format!("{number:064x}");
         state.calls.push(format!("run {}", config.metadata.as_ref().unwrap().name));
+        if !request.runtime_handler.is_empty() {
+            state.calls.push(format!("handler {}", request.runtime_handler));
+        }
         let shown = m::PodSandbox {
             id: id.clone(),
             metadata: config.metadata,

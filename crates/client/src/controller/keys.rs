@@ -1,27 +1,7 @@
 //! Keys to reconcile when an object changes.
 
-use api::meta::v1::{Object, ObjectMeta};
-
-use crate::document::Document;
+use crate::document::HasMetadata;
 use crate::informer::Key;
-
-/// An object, whole or as a view.
-pub trait HasMetadata {
-    /// Metadata of the object.
-    fn metadata(&self) -> &ObjectMeta;
-}
-
-impl<T: Object> HasMetadata for T {
-    fn metadata(&self) -> &ObjectMeta {
-        Object::metadata(self)
-    }
-}
-
-impl<T: Object> HasMetadata for Document<T> {
-    fn metadata(&self) -> &ObjectMeta {
-        Document::metadata(self)
-    }
-}
 
 /// The object itself.
 pub fn own<T: HasMetadata>(object: &T) -> Option<Key> {

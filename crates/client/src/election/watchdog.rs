@@ -11,11 +11,11 @@ use tracing::warn;
 /// Watches one term of leadership. Dropped at its end.
 #[derive(Debug)]
 pub(super) struct Watchdog {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -32,7 +32,7 @@ impl Watchdog {
     pub(super) fn start(left: Duration, expired: Arc<dyn Fn() + Send + Sync>) -> Self {
         let deadline = deadline(left);
         let shared =
-            Arc::new(Shared { state: Mutex::new(State { deadline, is_over: false }), changed: Condvar::new() });
+            Arc::new(SharedState { state: Mutex::new(State { deadline, is_over: false }), changed: Condvar::new() });
         let watched = shared.clone();
         let started = std::thread::Builder::new().name("lease-watchdog".to_owned()).spawn(move || {
             if watched.is_late() {
@@ -59,7 +59,7 @@ impl Drop for Watchdog {
     }
 }
 
-impl Shared {
+impl SharedState {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }

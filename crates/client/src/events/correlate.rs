@@ -39,7 +39,7 @@ pub enum Verdict {
     Repeat(Event),
 }
 
-struct Similar {
+struct SimilarEvents {
     messages: HashSet<Text>,
     last: Timestamp,
 }
@@ -67,7 +67,7 @@ impl Ration {
 
 /// Tracks recorded events.
 pub struct Correlator {
-    similar: LruCache<Identity, Similar>,
+    similar: LruCache<Identity, SimilarEvents>,
     written: LruCache<Identity, WrittenEvent>,
     rations: LruCache<Identity, Ration>,
     identities: Identities,
@@ -176,7 +176,7 @@ impl Correlator {
 
     fn combine(&mut self, event: Event, now: Timestamp) -> (Event, Identity) {
         let (key, own_key) = (self.similar_key(&event), self.event_key(&event));
-        let fresh = || Similar { messages: HashSet::new(), last: now };
+        let fresh = || SimilarEvents { messages: HashSet::new(), last: now };
         let similar = self.similar.get_or_insert_mut(key, fresh);
         if now.seconds.saturating_sub(similar.last.seconds) > COMBINE_SECONDS {
             similar.messages.clear();
@@ -318,13 +318,13 @@ mod tests {
     #[test]
     fn source_rate_is_limited_per_object() {
         let mut correlator = Correlator::new(64);
-        let told = |correlator: &mut Correlator, object: &str, now| {
+        let reported = |correlator: &mut Correlator, object: &str, now| {
             !matches!(correlator.correlate(event(object, "m", now), now), Verdict::Skip)
         };
-        assert_eq!((0..100).filter(|_| told(&mut correlator, "p", at(0))).count(), 25);
-        assert!(told(&mut correlator, "q", at(0)));
-        assert!(!told(&mut correlator, "p", at(299)));
-        assert!(told(&mut correlator, "p", at(300)));
-        assert!(!told(&mut correlator, "p", at(300)));
+        assert_eq!((0..100).filter(|_| reported(&mut correlator, "p", at(0))).count(), 25);
+        assert!(reported(&mut correlator, "q", at(0)));
+        assert!(!reported(&mut correlator, "p", at(299)));
+        assert!(reported(&mut correlator, "p", at(300)));
+        assert!(!reported(&mut correlator, "p", at(300)));
     }
 }

@@ -20,25 +20,25 @@ const TRACKED_MAX: usize = 32_768;
 
 /// Tracks recorded events.
 pub struct Series {
-    events: LruCache<Identity, Tracked>,
+    events: LruCache<Identity, TrackedEvent>,
     max: usize,
     identities: Identities,
 }
 
 /// An event that was recorded.
-enum Tracked {
+enum TrackedEvent {
     /// Recorded once. Most events are never repeated, so only what a repetition does not have is kept.
     Once { name: Text, note: Text, time: Option<MicroTime> },
     /// Recorded again: a series.
     Repeated(Box<Event>),
 }
 
-impl Tracked {
+impl TrackedEvent {
     /// Time of the last record.
     fn last(&self) -> Option<MicroTime> {
         match self {
-            Tracked::Once { time, .. } => *time,
-            Tracked::Repeated(event) => event.series.as_ref().and_then(|series| series.last_observed_time),
+            TrackedEvent::Once { time, .. } => *time,
+            TrackedEvent::Repeated(event) => event.series.as_ref().and_then(|series| series.last_observed_time),
         }
     }
 }
@@ -72,28 +72,28 @@ impl Series {
         match self.events.get_mut(&identity) {
             None => {
                 let (name, note) = (event.metadata.name.clone(), event.message.clone());
-                self.events.put(identity, Tracked::Once { name, note, time: event.event_time });
+                self.events.put(identity, TrackedEvent::Once { name, note, time: event.event_time });
                 if self.events.len() > self.max {
                     self.events.pop_lru();
                 }
                 Some((event, false))
             }
-            Some(Tracked::Repeated(known)) => {
+            Some(TrackedEvent::Repeated(known)) => {
                 if let Some(series) = &mut known.series {
                     series.count = series.count.saturating_add(1);
                     series.last_observed_time = last;
                 }
                 None
             }
-            Some(known @ Tracked::Once { .. }) => {
+            Some(known @ TrackedEvent::Once { .. }) => {
                 let mut event = event;
                 event.series = Some(EventSeries { count: 2, last_observed_time: last });
                 // The series keeps the first event's name, note and time.
-                if let Tracked::Once { name, note, time } = known {
+                if let TrackedEvent::Once { name, note, time } = known {
                     (event.metadata.name, event.message) = (std::mem::take(name), std::mem::take(note));
                     event.event_time = *time;
                 }
-                *known = Tracked::Repeated(Box::new(event.clone()));
+                *known = TrackedEvent::Repeated(Box::new(event.clone()));
                 Some((event, true))
             }
         }
@@ -102,12 +102,13 @@ impl Series {
     /// Removes finished series; returns those whose last count must be written.
     pub fn finished(&mut self, now: Timestamp) -> Vec<Event> {
         let seconds = i64::try_from(FINISH.as_secs()).unwrap_or(i64::MAX);
-        let is_over =
-            |tracked: &Tracked| tracked.last().is_none_or(|last| now.seconds.saturating_sub(last.0.seconds) > seconds);
+        let is_over = |tracked: &TrackedEvent| {
+            tracked.last().is_none_or(|last| now.seconds.saturating_sub(last.0.seconds) > seconds)
+        };
         let over: Vec<Identity> = self.events.iter().filter(|(_, it)| is_over(it)).map(|(key, _)| *key).collect();
         let ended = over.into_iter().filter_map(|identity| match self.events.pop(&identity)? {
-            Tracked::Once { .. } => None,
-            Tracked::Repeated(event) => Some(*event),
+            TrackedEvent::Once { .. } => None,
+            TrackedEvent::Repeated(event) => Some(*event),
         });
         ended.collect()
     }
@@ -166,10 +167,10 @@ mod tests {
             event
         };
         let mut series = Series::new(64);
-        let told = |it: Option<(Event, bool)>| it.map(|(event, repeats)| (event.message.to_string(), repeats));
-        assert_eq!(told(series.observe(event("1", "too small"), at(0))), Some(("too small".to_owned(), false)));
-        assert_eq!(told(series.observe(event("1", "tainted"), at(1))), Some(("too small".to_owned(), true)));
-        assert_eq!(told(series.observe(event("2", "tainted"), at(2))), Some(("tainted".to_owned(), false)));
-        assert_eq!(told(series.observe(event("2", "tainted"), at(3))), Some(("tainted".to_owned(), true)));
+        let reported = |it: Option<(Event, bool)>| it.map(|(event, repeats)| (event.message.to_string(), repeats));
+        assert_eq!(reported(series.observe(event("1", "too small"), at(0))), Some(("too small".to_owned(), false)));
+        assert_eq!(reported(series.observe(event("1", "tainted"), at(1))), Some(("too small".to_owned(), true)));
+        assert_eq!(reported(series.observe(event("2", "tainted"), at(2))), Some(("tainted".to_owned(), false)));
+        assert_eq!(reported(series.observe(event("2", "tainted"), at(3))), Some(("tainted".to_owned(), true)));
     }
 }

@@ -7,51 +7,51 @@ use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 
-use super::{Anything, Change, Key};
+use super::{AnyObject, Change, Key};
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingChanges {
     order: VecDeque<Key>,
-    changes: HashMap<Key, Change<Anything>>,
+    changes: HashMap<Key, Change<AnyObject>>,
 }
 
-struct Shared {
-    waiting: Mutex<Waiting>,
+struct SharedChanges {
+    waiting: Mutex<WaitingChanges>,
     ready: Arc<Notify>,
 }
 
-impl Shared {
-    fn take(&self) -> Option<(Key, Change<Anything>)> {
+impl SharedChanges {
+    fn take(&self) -> Option<(Key, Change<AnyObject>)> {
         let mut waiting = self.lock();
         let key = waiting.order.pop_front()?;
         let change = waiting.changes.remove(&key)?;
         Some((key, change))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, WaitingChanges> {
         self.waiting.lock()
     }
 }
 
 /// Changes of a collection, to be read at leisure.
 pub struct Changes<T> {
-    shared: Arc<Shared>,
+    shared: Arc<SharedChanges>,
     form: PhantomData<fn() -> T>,
 }
 
 pub(super) struct Sender {
-    shared: Weak<Shared>,
+    shared: Weak<SharedChanges>,
 }
 
 /// `ready` is notified whenever something waits.
 pub(super) fn channel<T>(ready: Arc<Notify>) -> (Sender, Changes<T>) {
-    let shared = Arc::new(Shared { waiting: Mutex::default(), ready });
+    let shared = Arc::new(SharedChanges { waiting: Mutex::default(), ready });
     (Sender { shared: Arc::downgrade(&shared) }, Changes { shared, form: PhantomData })
 }
 
 impl Sender {
     /// Queues a change; returns whether there is still a reader.
-    pub(super) fn send(&self, key: &Key, change: &Change<Anything>) -> bool {
+    pub(super) fn send(&self, key: &Key, change: &Change<AnyObject>) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         let mut waiting = shared.lock();
         let joined = match waiting.changes.remove(key) {
@@ -75,7 +75,7 @@ impl Sender {
 }
 
 /// Merges two consecutive changes for a reader that has seen neither.
-fn join(earlier: Change<Anything>, later: &Change<Anything>) -> Option<Change<Anything>> {
+fn join(earlier: Change<AnyObject>, later: &Change<AnyObject>) -> Option<Change<AnyObject>> {
     match (earlier, later) {
         (Change::Added(_), Change::Deleted(_)) => None,
         (Change::Added(_), later) => Some(Change::Added(later.newest().clone())),
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(changes: &[Change<Anything>], expected: Option<Change<Anything>>) {
+    fn check(changes: &[Change<AnyObject>], expected: Option<Change<AnyObject>>) {
         let (sender, mut receiver) = channel::<u8>(Arc::default());
         let key = Key::new("a", "b");
         for change in changes {
@@ -123,9 +123,9 @@ mod tests {
 
     #[test]
     fn unread_changes_are_merged() {
-        let added = |to: u8| Change::Added(Arc::new(to) as Arc<Anything>);
-        let updated = |from: u8, to: u8| Change::Updated { old: Arc::new(from) as Arc<Anything>, new: Arc::new(to) };
-        let deleted = |last: u8| Change::Deleted(Arc::new(last) as Arc<Anything>);
+        let added = |to: u8| Change::Added(Arc::new(to) as Arc<AnyObject>);
+        let updated = |from: u8, to: u8| Change::Updated { old: Arc::new(from) as Arc<AnyObject>, new: Arc::new(to) };
+        let deleted = |last: u8| Change::Deleted(Arc::new(last) as Arc<AnyObject>);
         check(&[added(1), updated(1, 2)], Some(added(2)));
         check(&[added(1), updated(1, 2), deleted(2)], None);
         check(&[updated(1, 2), updated(2, 3)], Some(updated(1, 3)));

@@ -14,7 +14,7 @@ use tracing::{debug, warn};
 
 use super::managed_fields;
 use super::state::SILENCE_MAX;
-use super::{Anything, Decode, Inner, Key};
+use super::{AnyObject, FormDecoder, Inner, Key};
 use crate::client::Client;
 use crate::decoded::Id;
 use crate::document::DecodeContext;
@@ -48,7 +48,7 @@ enum Event {
         version: Text,
         is_gone: bool,
         /// None if it cannot be read.
-        object: Option<Arc<Anything>>,
+        object: Option<Arc<AnyObject>>,
     },
 }
 
@@ -56,7 +56,7 @@ pub(super) struct Follower {
     client: Client,
     resource: Resource,
     selection: Selection,
-    decode: Decode,
+    decode: FormDecoder,
     pool: Arc<Pool>,
     inner: Arc<Inner>,
     /// Version up to which the store is complete; empty at the start and after it became too old.
@@ -72,7 +72,7 @@ impl Follower {
         client: Client,
         resource: Resource,
         selection: Selection,
-        decode: Decode,
+        decode: FormDecoder,
         inner: Arc<Inner>,
     ) -> Self {
         let pool = client.decoded.as_ref().map(|decoded| decoded.pool().clone()).unwrap_or_default();
@@ -95,7 +95,7 @@ impl Follower {
             let started = Instant::now();
             let result = self.follow().await;
             match result {
-                Ok(told) if told.anything || started.elapsed() >= WATCH_MIN => {
+                Ok(reported) if reported.anything || started.elapsed() >= WATCH_MIN => {
                     failures = 0;
                     continue;
                 }
@@ -118,7 +118,7 @@ impl Follower {
                     // components do not wait for them. It is asked again, in case the resource is defined later.
                     debug!(resource = %self.resource.plural, err = %chain(&error), "Server does not serve the resource");
                     self.is_absent = true;
-                    self.inner.state.heard();
+                    self.inner.state.received();
                     self.inner.state.has_everything();
                 }
                 Err(error) => {
@@ -149,19 +149,19 @@ impl Follower {
         let response = self.client.open(Method::GET, &url, "", String::new()).await?;
         self.is_absent = false;
         let mut lines = Lines::new(response.into_body());
-        let mut told = WatchContent { anything: false };
+        let mut reported = WatchContent { anything: false };
         // Until the initial part ends, objects are collected: then they replace the known ones.
         let mut initial = streams.then(HashMap::new);
-        self.inner.state.heard();
+        self.inner.state.received();
         loop {
             let Ok(line) = tokio::time::timeout(SILENCE_MAX, lines.next()).await else {
                 debug!(resource = %self.resource.plural, "Watch was silent for too long");
-                return Ok(told);
+                return Ok(reported);
             };
-            let Some(line) = line? else { return Ok(told) };
-            self.inner.state.heard();
+            let Some(line) = line? else { return Ok(reported) };
+            self.inner.state.received();
             let event = self.read(&line)?;
-            told.anything = true;
+            reported.anything = true;
             match event {
                 Event::Failed(status) => {
                     let error = Error::Refused(status);
@@ -171,7 +171,7 @@ impl Follower {
                     // Such as upstream's server on an etcd before 3.4.25. Any error here means a list, as in client-go.
                     debug!(resource = %self.resource.plural, err = %chain(&error), "Server cannot stream the list");
                     self.streams = false;
-                    return Ok(told);
+                    return Ok(reported);
                 }
                 Event::Bookmark { version, ends_initial } => {
                     if ends_initial && let Some(objects) = initial.take() {
@@ -265,7 +265,7 @@ impl Follower {
 
     /// Returns the kept form of an object, shared with others by `id`; `None`, with a warning, if it cannot be
     /// decoded.
-    fn decoded(&self, key: &Key, id: Option<Id>, mut object: Value) -> Option<Arc<Anything>> {
+    fn decoded(&self, key: &Key, id: Option<Id>, mut object: Value) -> Option<Arc<AnyObject>> {
         if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("managedFields");
         }
@@ -288,7 +288,7 @@ impl Follower {
         }
     }
 
-    fn apply(&self, key: &Key, version: Text, is_gone: bool, object: Option<Arc<Anything>>) {
+    fn apply(&self, key: &Key, version: Text, is_gone: bool, object: Option<Arc<AnyObject>>) {
         let mut turn = self.inner.handlers.turn(&self.inner.contents);
         let change = match object {
             Some(object) if !is_gone => self.inner.contents.set(key, version, object),
@@ -296,21 +296,21 @@ impl Follower {
             object => self.inner.contents.remove(key, object),
         };
         if let Some(change) = change {
-            turn.tell(key, &change);
+            turn.report(key, &change);
         }
     }
 
     /// Updates the store to `objects`, and passes the differences to the handlers.
-    fn replace(&self, objects: HashMap<Key, (Text, Arc<Anything>)>) {
+    fn replace(&self, objects: HashMap<Key, (Text, Arc<AnyObject>)>) {
         let mut turn = self.inner.handlers.turn(&self.inner.contents);
         for key in self.inner.contents.missing_in(&objects) {
             if let Some(change) = self.inner.contents.remove(&key, None) {
-                turn.tell(&key, &change);
+                turn.report(&key, &change);
             }
         }
         for (key, (version, object)) in objects {
             if let Some(change) = self.inner.contents.set(&key, version, object) {
-                turn.tell(&key, &change);
+                turn.report(&key, &change);
             }
         }
         self.inner.state.has_everything();

@@ -8,10 +8,10 @@ use locks::{Mutex, MutexGuard};
 use std::thread::ThreadId;
 
 use super::store::Contents;
-use super::{Anything, Change, Key};
+use super::{AnyObject, Change, Key};
 
 /// Returns whether to call it again.
-pub(super) type Handler = Box<dyn FnMut(&Key, &Change<Anything>) -> bool + Send>;
+pub(super) type Handler = Box<dyn FnMut(&Key, &Change<AnyObject>) -> bool + Send>;
 
 #[derive(Default)]
 pub(super) struct Handlers {
@@ -78,7 +78,7 @@ impl Turn<'_> {
     }
 
     /// Passes a stored change to the handlers.
-    pub(super) fn tell(&mut self, key: &Key, change: &Change<Anything>) {
+    pub(super) fn report(&mut self, key: &Key, change: &Change<AnyObject>) {
         self.all.retain_mut(|handler| handler(key, change));
         self.begin_added();
     }
@@ -98,13 +98,13 @@ mod tests {
         let set = |name: &str, number: u32| {
             let mut turn = inner.1.turn(&inner.0);
             let change = inner.0.set(&Key::new("", name), number.to_string().into(), Arc::new(number)).unwrap();
-            turn.tell(&Key::new("", name), &change);
+            turn.report(&Key::new("", name), &change);
         };
         set("a", 1);
-        let told: Arc<Mutex<Vec<u32>>> = Arc::default();
-        let (outer, seen) = (Arc::downgrade(&inner), told.clone());
+        let reported: Arc<Mutex<Vec<u32>>> = Arc::default();
+        let (outer, seen) = (Arc::downgrade(&inner), reported.clone());
         let mut added = false;
-        let number = |change: &Change<Anything>| *change.newest().downcast_ref::<u32>().unwrap();
+        let number = |change: &Change<AnyObject>| *change.newest().downcast_ref::<u32>().unwrap();
         let handler: Handler = Box::new(move |_, change| {
             if number(change) == 2 && !std::mem::replace(&mut added, true) {
                 let (inner, seen) = (outer.upgrade().unwrap(), seen.clone());
@@ -119,11 +119,11 @@ mod tests {
         inner.1.add(&inner.0, handler);
         set("b", 2);
         // Existing objects are passed in no particular order.
-        told.lock().sort_unstable();
-        assert_eq!(*told.lock(), [1, 2]);
+        reported.lock().sort_unstable();
+        assert_eq!(*reported.lock(), [1, 2]);
         set("a", 3);
         set("a", 4);
         set("a", 5);
-        assert_eq!(*told.lock(), [1, 2, 3, 4], "it wanted no more after 4");
+        assert_eq!(*reported.lock(), [1, 2, 3, 4], "it wanted no more after 4");
     }
 }

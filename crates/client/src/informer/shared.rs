@@ -8,17 +8,17 @@ use std::sync::{Arc, Weak};
 use api::json::{ConvertError, Value};
 use tokio::sync::watch;
 
-use super::{Decode, Informer, Running};
+use super::{FormDecoder, Informer, RunningInformer};
 use crate::client::Client;
-use crate::document::Kept;
+use crate::document::KeptForm;
 use crate::objects::Selection;
 use crate::resources::Resource;
 
 type Collection = (TypeId, Resource, Selection);
 
 /// A running informer, as long as it is used, and whether it has synced.
-struct Started {
-    running: Weak<Running>,
+struct StartedInformer {
+    running: Weak<RunningInformer>,
     synced: watch::Receiver<bool>,
 }
 
@@ -26,7 +26,7 @@ struct Started {
 #[derive(Clone)]
 pub struct Informers {
     client: Client,
-    all: Arc<Mutex<HashMap<Collection, Started>>>,
+    all: Arc<Mutex<HashMap<Collection, StartedInformer>>>,
 }
 
 impl Informers {
@@ -44,14 +44,14 @@ impl Informers {
 
     /// The informer of all objects of a kind.
     #[must_use]
-    pub fn all<T: Kept>(&self) -> Informer<T> {
+    pub fn all<T: KeptForm>(&self) -> Informer<T> {
         self.of(&Selection::default())
     }
 
     /// The informer of some objects of a kind.
     #[must_use]
-    pub fn of<T: Kept>(&self, selection: &Selection) -> Informer<T> {
-        Informer::reading(self.once(&T::RESOURCE, selection, Decode::of_kind::<T>()))
+    pub fn of<T: KeptForm>(&self, selection: &Selection) -> Informer<T> {
+        Informer::reading(self.once(&T::RESOURCE, selection, FormDecoder::of_kind::<T>()))
     }
 
     /// The informer of a resource, as plain documents.
@@ -68,19 +68,19 @@ impl Informers {
         T: Send + Sync + 'static,
         D: Fn(Arc<Value>) -> Result<T, ConvertError> + Send + Sync + 'static,
     {
-        Informer::reading(self.once(resource, selection, Decode::own(decode)))
+        Informer::reading(self.once(resource, selection, FormDecoder::own(decode)))
     }
 
-    fn once(&self, resource: &Resource, selection: &Selection, decode: Decode) -> Arc<Running> {
+    fn once(&self, resource: &Resource, selection: &Selection, decode: FormDecoder) -> Arc<RunningInformer> {
         let collection = (decode.form, resource.clone(), selection.clone());
         let mut all = self.all.lock();
         if let Some(running) = all.get(&collection).and_then(|started| started.running.upgrade()) {
             return running;
         }
-        let running = Running::start(&self.client, resource.clone(), selection.clone(), decode);
+        let running = RunningInformer::start(&self.client, resource.clone(), selection.clone(), decode);
         let synced = running.inner.state.subscribe();
         all.retain(|_, started| started.running.strong_count() > 0);
-        all.insert(collection, Started { running: Arc::downgrade(&running), synced });
+        all.insert(collection, StartedInformer { running: Arc::downgrade(&running), synced });
         running
     }
 

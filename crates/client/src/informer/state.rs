@@ -36,7 +36,7 @@ impl State {
     }
 
     /// Records a message from the server.
-    pub(super) fn heard(&self) {
+    pub(super) fn received(&self) {
         *self.contact() = Contact { last: Instant::now(), failure: None };
     }
 

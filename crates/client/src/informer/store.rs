@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use api::json::Text;
 
-use super::{Anything, Change, Key};
+use super::{AnyObject, Change, Key};
 
-type Values = Box<dyn Fn(&Anything) -> Vec<Text> + Send + Sync>;
+type Values = Box<dyn Fn(&AnyObject) -> Vec<Text> + Send + Sync>;
 
 /// Objects by a value that is computed from them.
 struct Index {
@@ -39,7 +39,7 @@ impl Index {
 }
 
 struct Entry {
-    object: Arc<Anything>,
+    object: Arc<AnyObject>,
     /// The object's version as the server wrote it.
     version: Text,
 }
@@ -73,15 +73,15 @@ impl Contents {
         self.functions.lock()
     }
 
-    fn get(&self, key: &Key) -> Option<Arc<Anything>> {
+    fn get(&self, key: &Key) -> Option<Arc<AnyObject>> {
         self.read().objects.get(key).map(|entry| entry.object.clone())
     }
 
-    fn list(&self) -> Vec<Arc<Anything>> {
+    fn list(&self) -> Vec<Arc<AnyObject>> {
         self.read().objects.values().map(|entry| entry.object.clone()).collect()
     }
 
-    pub(super) fn entries(&self) -> Vec<(Key, Arc<Anything>)> {
+    pub(super) fn entries(&self) -> Vec<(Key, Arc<AnyObject>)> {
         self.read().objects.iter().map(|(key, entry)| (key.clone(), entry.object.clone())).collect()
     }
 
@@ -98,7 +98,7 @@ impl Contents {
         functions.push(values);
     }
 
-    fn by_index(&self, name: &str, value: &str) -> Vec<Arc<Anything>> {
+    fn by_index(&self, name: &str, value: &str) -> Vec<Arc<AnyObject>> {
         let state = self.read();
         let index = state.indexes.iter().find(|index| index.name == name);
         let keys = index.and_then(|index| index.keys.get(value)).into_iter().flatten();
@@ -106,7 +106,7 @@ impl Contents {
     }
 
     /// Stores an object; returns the change, `None` if this version is already stored.
-    pub(super) fn set(&self, key: &Key, version: Text, object: Arc<Anything>) -> Option<Change<Anything>> {
+    pub(super) fn set(&self, key: &Key, version: Text, object: Arc<AnyObject>) -> Option<Change<AnyObject>> {
         let functions = self.functions();
         let known = self.read().objects.get(key).map(|entry| (entry.object.clone(), entry.version == version));
         if known.as_ref().is_some_and(|(_, same)| *same) {
@@ -130,7 +130,7 @@ impl Contents {
     }
 
     /// Removes an object. `last` is its last state from the server.
-    pub(super) fn remove(&self, key: &Key, last: Option<Arc<Anything>>) -> Option<Change<Anything>> {
+    pub(super) fn remove(&self, key: &Key, last: Option<Arc<AnyObject>>) -> Option<Change<AnyObject>> {
         let functions = self.functions();
         let old = self.get(key)?;
         let values: Vec<Vec<Text>> = functions.iter().map(|values| values(&*old)).collect();
@@ -143,7 +143,7 @@ impl Contents {
     }
 
     /// The keys that are here but not in `present`.
-    pub(super) fn missing_in(&self, present: &HashMap<Key, (Text, Arc<Anything>)>) -> Vec<Key> {
+    pub(super) fn missing_in(&self, present: &HashMap<Key, (Text, Arc<AnyObject>)>) -> Vec<Key> {
         let mut missing: Vec<Key> =
             self.read().objects.keys().filter(|key| !present.contains_key(key)).cloned().collect();
         missing.sort();
@@ -210,7 +210,7 @@ impl<T: Send + Sync + 'static> Store<T> {
     ///
     /// The function may read the store, but must not add indexes.
     pub fn add_index(&self, name: &'static str, values: impl Fn(&T) -> Vec<Text> + Send + Sync + 'static) {
-        let of_anything = move |object: &Anything| object.downcast_ref().map(&values).unwrap_or_default();
+        let of_anything = move |object: &AnyObject| object.downcast_ref().map(&values).unwrap_or_default();
         self.contents.add_index(name, Box::new(of_anything));
     }
 
@@ -221,7 +221,7 @@ impl<T: Send + Sync + 'static> Store<T> {
     }
 }
 
-fn typed<T: Send + Sync + 'static>(objects: Vec<Arc<Anything>>) -> Vec<Arc<T>> {
+fn typed<T: Send + Sync + 'static>(objects: Vec<Arc<AnyObject>>) -> Vec<Arc<T>> {
     objects.into_iter().filter_map(|object| object.downcast().ok()).collect()
 }
 
@@ -229,7 +229,7 @@ fn typed<T: Send + Sync + 'static>(objects: Vec<Arc<Anything>>) -> Vec<Arc<T>> {
 mod tests {
     use super::*;
 
-    fn set(store: &Store<u32>, key: &Key, version: &str, number: u32) -> Option<Change<Anything>> {
+    fn set(store: &Store<u32>, key: &Key, version: &str, number: u32) -> Option<Change<AnyObject>> {
         store.contents.set(key, version.into(), Arc::new(number))
     }
 

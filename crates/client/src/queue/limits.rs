@@ -8,9 +8,9 @@ use tokio::time::Instant;
 /// A pause that doubles with every failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure.
+    /// Delay after the first failure.
     pub first: Duration,
-    /// Never longer than this.
+    /// Maximum delay.
     pub max: Duration,
 }
 
@@ -74,7 +74,7 @@ impl Bucket {
         self.filled = Some(now);
     }
 
-    /// Takes one, if there is one.
+    /// Takes a token, if one is available.
     pub fn take(&mut self, now: Instant) -> bool {
         self.fill(now);
         let has_one = self.tokens >= 1.0;

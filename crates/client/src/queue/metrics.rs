@@ -58,9 +58,9 @@ struct QueueReading {
     longest: Duration,
 }
 
-type Read = Box<dyn Fn() -> Option<QueueReading> + Send + Sync>;
+type ReadFn = Box<dyn Fn() -> Option<QueueReading> + Send + Sync>;
 /// The queues that are measured, by name.
-type Queues = Arc<Mutex<Vec<(String, Read)>>>;
+type Queues = Arc<Mutex<Vec<(String, ReadFn)>>>;
 
 /// The `workqueue_*` metrics of all queues of a component.
 #[derive(Clone)]
@@ -73,7 +73,7 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Shown by `registry`, which must not have them yet.
+    /// Registers the metrics with `registry`, which must not have them yet.
     #[must_use]
     pub fn new(registry: &Registry) -> Self {
         let labels: &[&str] = &["name"];

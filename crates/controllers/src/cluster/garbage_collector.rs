@@ -41,7 +41,7 @@ const WORKERS: usize = 20;
 const CONFLICTS_MAX: usize = 5;
 
 /// State shared by informers and workers.
-struct Shared {
+struct SharedState {
     client: Client,
     recorder: Recorder,
     graph: Mutex<Graph>,
@@ -80,7 +80,7 @@ pub async fn run(context: Context) {
     // Kubernetes: its events name the controller, not its account.
     let recorder = Recorder::start(&context.client, "garbage-collector-controller", "");
     let runner: Controller<Task> = Controller::new(context.name, &context.runtime).workers(WORKERS);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedState {
         client: context.client.clone(),
         recorder,
         graph: Mutex::new(Graph::default()),
@@ -123,7 +123,11 @@ pub async fn run(context: Context) {
 }
 
 /// Requests discovery until it succeeds, and follows all kinds.
-async fn discover(shared: &Arc<Shared>, informers: &Informers, monitors: &mut HashMap<Resource, Informer<ObjectMeta>>) {
+async fn discover(
+    shared: &Arc<SharedState>,
+    informers: &Informers,
+    monitors: &mut HashMap<Resource, Informer<ObjectMeta>>,
+) {
     loop {
         match shared.client.discover().await {
             Ok(discovery) => {
@@ -139,7 +143,7 @@ async fn discover(shared: &Arc<Shared>, informers: &Informers, monitors: &mut Ha
 
 /// Starts informers of new kinds, and stops those of removed ones.
 fn follow_kinds(
-    shared: &Arc<Shared>,
+    shared: &Arc<SharedState>,
     informers: &Informers,
     discovery: &Discovery,
     monitors: &mut HashMap<Resource, Informer<ObjectMeta>>,
@@ -195,7 +199,7 @@ struct Item {
     namespace: Text,
 }
 
-impl Shared {
+impl SharedState {
     fn graph(&self) -> MutexGuard<'_, Graph> {
         self.graph.lock()
     }

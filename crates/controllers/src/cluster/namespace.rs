@@ -18,7 +18,7 @@ use client::discovery::ServedResource;
 use client::informer::Key;
 use client::objects::{Deletion, Selection};
 use client::queue::{Backoff, Bucket};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Error};
 
 use self::conditions::{Findings, with_conditions};

@@ -15,7 +15,7 @@ use cel_kubernetes::schema::TypedSchema;
 use client::Client;
 use client::controller::{Controller, Next, own};
 use client::informer::Key;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use telemetry::logs::chain;
 use tracing::error;
 

@@ -17,7 +17,7 @@ use api::resource::v1::{DeviceClass, ResourceClaim};
 use client::controller::{Controller, Next};
 use client::discovery::Discovery;
 use client::informer::{Change, Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Document, Informers, Queue};
 
 use self::usage::{Content, counted, is_other, used};

@@ -14,7 +14,7 @@ use client::Document;
 use client::controller::{Controller, Next};
 use client::informer::Key;
 use client::objects::Selection;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::identity::token_cleaner::{self, tokens_of};
 use crate::machinery::action::Action;

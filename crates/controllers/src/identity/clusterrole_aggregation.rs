@@ -8,7 +8,7 @@ use api::json::Value;
 use api::rbac::v1::ClusterRole;
 use client::controller::{Controller, Next};
 use client::informer::Key;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use telemetry::logs::chain;
 use tracing::warn;
 

@@ -11,7 +11,7 @@ use client::Document;
 use client::controller::{Controller, Next};
 use client::informer::{Informer, Key};
 use client::objects::Selection;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::action::Action;
 use crate::machinery::executor::{Executor, Failure};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use api::core::v1::{Namespace, ServiceAccount};
 use client::controller::{Controller, Next};
 use client::informer::{Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::action::Action;
 use crate::machinery::executor::{Executor, Failure};

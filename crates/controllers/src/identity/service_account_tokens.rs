@@ -13,7 +13,7 @@ use api::well_known::{ANNOTATION_SERVICE_ACCOUNT_NAME, SECRET_SERVICE_ACCOUNT_TO
 use client::controller::{Controller, Next};
 use client::informer::{Change, Informer, Key};
 use client::objects::{Deletion, Selection};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Document};
 
 use crate::machinery::action::Action;
@@ -21,7 +21,7 @@ use crate::machinery::edit;
 use crate::machinery::executor::{Executor, Failure};
 use crate::machinery::outcome;
 use crate::manager::Context;
-use crate::settings::{Bound, Settings};
+use crate::settings::{Settings, TokenSubject};
 
 const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
@@ -146,7 +146,7 @@ fn token(secret: &Document<Secret>, account: Option<&Value>, settings: &Settings
     if !secret.data.contains_key("namespace") {
         object.set_at(&["data", "namespace"], text(&metadata.namespace));
     }
-    let bound = Bound {
+    let bound = TokenSubject {
         namespace: &metadata.namespace,
         account: metadata::name(account),
         account_uid: uid,
@@ -183,7 +183,7 @@ mod tests {
     struct Source;
 
     impl TokenSource for Source {
-        fn token(&self, account: &Bound<'_>) -> Option<String> {
+        fn token(&self, account: &TokenSubject<'_>) -> Option<String> {
             Some(format!("{}/{}/{}", account.namespace, account.account, account.secret))
         }
     }

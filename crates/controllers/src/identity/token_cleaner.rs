@@ -10,7 +10,7 @@ use api::well_known::{NAMESPACE_SYSTEM, SECRET_BOOTSTRAP_TOKEN};
 use client::controller::{Controller, Next, own};
 use client::informer::{Informer, Key};
 use client::objects::{Deletion, Selection};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::action::Action;
 use crate::machinery::executor::Failure;

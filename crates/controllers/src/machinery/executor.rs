@@ -79,7 +79,7 @@ impl Failure {
 
     /// Message for events: `None` before the first attempt.
     #[must_use]
-    pub fn told(&self) -> Option<String> {
+    pub fn reported(&self) -> Option<String> {
         (!matches!(self, Failure::Early { .. })).then(|| self.to_string())
     }
 
@@ -116,7 +116,7 @@ pub struct Owner {
 
 /// Result of several creations.
 #[derive(Debug, Default)]
-pub struct Created {
+pub struct CreationResult {
     /// Created objects, as returned by the server.
     pub objects: Vec<Value>,
     /// Failure of the others.
@@ -327,9 +327,15 @@ impl Executor {
 
     /// Creates objects from a template for the object of `key`: first one, then two, four and so on at a time.
     /// The first failure ends it; rejected creations are not tried again for a while.
-    pub async fn create_all(&self, key: &Key, owner: &Owner, resource: &Resource, objects: Vec<Value>) -> Created {
+    pub async fn create_all(
+        &self,
+        key: &Key,
+        owner: &Owner,
+        resource: &Resource,
+        objects: Vec<Value>,
+    ) -> CreationResult {
         let who = (self.inner.controller, key.clone());
-        let mut created = Created::default();
+        let mut created = CreationResult::default();
         let mut rest = objects.as_slice();
         let mut batch = 1_usize;
         while let (Some(first), None) = (rest.first(), &created.failure) {

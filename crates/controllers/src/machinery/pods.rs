@@ -14,10 +14,10 @@ use client::Resource;
 use client::events::Severity;
 use client::informer::Key;
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use futures::future::join_all;
 
-use crate::machinery::executor::{Created, Executor, Failure, Owner};
+use crate::machinery::executor::{CreationResult, Executor, Failure, Owner};
 
 pub use order::{RankedPod, sort_for_deletion, sort_newest_first};
 pub use template::from_template;
@@ -93,7 +93,7 @@ pub fn until(at: Timestamp, now: Timestamp) -> Duration {
 impl Executor {
     /// Creates pods for their owner, with an event for each, and one for a new failure. See
     /// [`create_all`](Self::create_all).
-    pub async fn create_pods(&self, key: &Key, owner: &Owner, pods: Vec<Value>) -> Created {
+    pub async fn create_pods(&self, key: &Key, owner: &Owner, pods: Vec<Value>) -> CreationResult {
         let created = self.create_all(key, owner, &PODS, pods).await;
         for pod in &created.objects {
             let message = format!("Created pod: {}", metadata::name(pod));

@@ -54,14 +54,14 @@ pub struct WantedObject<'a> {
 pub enum Turn {
     /// Now.
     Go,
-    /// Not yet: it was refused.
+    /// Not yet: the object itself was rejected.
     Wait {
         /// Minimum delay.
         after: Duration,
         /// Message of the server at the last attempt.
         message: String,
     },
-    /// Not yet, though it has not tried: others were refused, and so will it.
+    /// Not yet: other objects were rejected for a reason that applies to this one, too.
     First {
         /// Minimum delay.
         after: Duration,
@@ -72,14 +72,14 @@ struct HeldParty {
     reason: Reason,
     message: String,
     generation: i64,
-    waits_for: WaitsFor,
+    waits_for: AwaitedChange,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WaitsFor {
-    /// The reason to go.
+enum AwaitedChange {
+    /// The end of the reason.
     Reason,
-    /// The time of its first try.
+    /// The time of its first attempt.
     First(Instant),
     /// A turn: the reason no longer exists.
     Turn,
@@ -150,14 +150,14 @@ impl Refusals {
         if reasons.get(&waiting.reason).is_some_and(|known| known.plural != wanted.plural) {
             return Turn::Go;
         }
-        if waiting.waits_for == WaitsFor::Turn {
+        if waiting.waits_for == AwaitedChange::Turn {
             // Turns are assigned on request, so that none passes unused.
             let next = next_of(*last_turn, RELEASE, now);
             *last_turn = Some(next);
-            waiting.waits_for = WaitsFor::Time(next);
+            waiting.waits_for = AwaitedChange::Time(next);
         }
         let until = match (waiting.waits_for, reasons.get_mut(&waiting.reason)) {
-            (WaitsFor::Time(at) | WaitsFor::First(at), _) => at,
+            (AwaitedChange::Time(at) | AwaitedChange::First(at), _) => at,
             (_, Some(known)) if known.canary <= now => {
                 // The others wait for the outcome.
                 known.canary = later(now, who);
@@ -168,7 +168,7 @@ impl Refusals {
         };
         match (until.saturating_duration_since(now), waiting.waits_for) {
             (Duration::ZERO, _) => Turn::Go,
-            (after, WaitsFor::First(_)) => Turn::First { after: after.min(ASK) },
+            (after, AwaitedChange::First(_)) => Turn::First { after: after.min(ASK) },
             (after, _) => Turn::Wait { after: after.min(ASK), message: waiting.message.clone() },
         }
     }
@@ -181,7 +181,7 @@ impl Refusals {
         }
         state.expect(who, wanted, now);
         match state.held.get(who)?.waits_for {
-            WaitsFor::First(at) => Some(at.saturating_duration_since(now).min(ASK)),
+            AwaitedChange::First(at) => Some(at.saturating_duration_since(now).min(ASK)),
             _ => None,
         }
     }
@@ -196,8 +196,9 @@ impl Refusals {
             return news;
         }
         let (message, generation) = (error.to_string(), wanted.generation);
-        let held = HeldParty { reason: reason.clone(), message, generation, waits_for: WaitsFor::Reason };
-        let is_known = |known: &HeldParty| known.reason == reason && !matches!(known.waits_for, WaitsFor::First(_));
+        let held = HeldParty { reason: reason.clone(), message, generation, waits_for: AwaitedChange::Reason };
+        let is_known =
+            |known: &HeldParty| known.reason == reason && !matches!(known.waits_for, AwaitedChange::First(_));
         // Quick retries have reported the refusal already.
         let was_reported = state.passing.get(who).is_some_and(|it| may_pass(error) && it.tries > 1);
         let news = !state.held.get(who).is_some_and(is_known);
@@ -226,13 +227,13 @@ impl Refusals {
         }
         let Some(freed) = held.remove(who) else { return };
         match freed.waits_for {
-            WaitsFor::Reason if reasons.remove(&freed.reason).is_some() => {
+            AwaitedChange::Reason if reasons.remove(&freed.reason).is_some() => {
                 for other in held.values_mut().filter(|other| other.reason == freed.reason) {
-                    other.waits_for = WaitsFor::Turn;
+                    other.waits_for = AwaitedChange::Turn;
                 }
             }
             // It was never rejected, but only expected to be. One that was rejected shall try.
-            WaitsFor::First(_) => {
+            AwaitedChange::First(_) => {
                 if let Some(known) = reasons.get_mut(&freed.reason) {
                     known.canary = now;
                 }
@@ -281,7 +282,7 @@ impl State {
             reason: reason.clone(),
             message: String::new(),
             generation: wanted.generation,
-            waits_for: WaitsFor::First(at),
+            waits_for: AwaitedChange::First(at),
         };
         self.held.insert(who.clone(), held);
     }

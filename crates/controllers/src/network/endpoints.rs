@@ -14,7 +14,7 @@ use api::well_known::LABEL_ENDPOINTS_MANAGED_BY;
 use client::controller::{Controller, Next};
 use client::informer::{Change, Informer, Key};
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Document, Queue};
 
 use crate::machinery::action::Action;
@@ -98,7 +98,7 @@ impl EndpointsController {
     }
 }
 
-/// Whether endpoints without a service are to go: those by which components elect a leader stay.
+/// Whether Endpoints without a Service are deleted. Those that serve as locks of leader elections are kept.
 fn is_left_over(endpoints: &Document<Endpoints>) -> bool {
     metadata::annotation(endpoints.value(), services::LEADER).is_none()
 }

@@ -20,7 +20,7 @@ use api::well_known::{CONTROLLER_ENDPOINT_SLICE, LABEL_ENDPOINT_SLICE_MANAGED_BY
 use client::controller::{Controller, Next};
 use client::informer::{Change, Informer, Key};
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Document, Resource};
 
 use self::endpoint::Endpoints;
@@ -388,12 +388,12 @@ fn finish(
     actions: &mut Vec<Action>,
 ) {
     let key = edit::key(&service.metadata);
-    let told = if topology::is_wanted(service) {
+    let reported = if topology::is_wanted(service) {
         topology.hint(&key, family, &mut plan.create, &mut plan.update, &plan.unchanged)
     } else {
-        let told = topology.unwanted(&key, family);
+        let reported = topology.unwanted(&key, family);
         endpoint::hint(service, &mut plan.create, &mut plan.update, &plan.unchanged);
-        told
+        reported
     };
     let mut delete_rest = Vec::new();
     for slice in std::mem::take(&mut plan.delete) {
@@ -429,7 +429,7 @@ fn finish(
         actions.push(Action::Update { resource: SLICES, object });
     }
     actions.extend(plan.delete.iter().map(delete));
-    actions.extend(told.map(|(severity, reason, message)| {
+    actions.extend(reported.map(|(severity, reason, message)| {
         Action::Event(Event { about: client::events::reference(service), severity, reason, message })
     }));
 }

@@ -13,14 +13,13 @@ use api::int_or_string::IntOrString;
 use api::json::{Object, Text, Value};
 use api::meta::v1::StringMap;
 use api::time::Timestamp;
+pub(crate) use api::well_known::ANNOTATION_TRIGGER_TIME as TRIGGER_TIME;
 use client::controller::{Controller, own};
 use client::informer::{Change, Key};
 use client::{Informer, Informers};
 
 use crate::machinery::pods;
 
-/// Annotation with the time of the change that led to this state of the endpoints.
-pub(crate) const TRIGGER_TIME: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 /// Label of the endpoints of services without a cluster IP.
 pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 /// Marks objects by which components elect a leader.

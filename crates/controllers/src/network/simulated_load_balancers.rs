@@ -16,7 +16,7 @@ use api::json::Value;
 use client::Document;
 use client::controller::{Controller, Next, own};
 use client::informer::{Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::action::Action;
 use crate::machinery::executor::{Executor, Failure};

@@ -19,7 +19,7 @@ use api::well_known::EFFECT_NO_EXECUTE;
 use client::controller::{Controller, Next};
 use client::events::Severity;
 use client::informer::{Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use dra::taints;
 
 use self::condition::{Counts, EVICTION_IN_PROGRESS, PERIOD};
@@ -98,7 +98,7 @@ pub async fn run(context: Context) {
             async move {
                 match item {
                     Item::Claim(key) => evictions.reconcile(&key).await,
-                    Item::Rule(name) => evictions.tell_status(&name).await,
+                    Item::Rule(name) => evictions.write_status(&name).await,
                 }
             }
         })
@@ -135,7 +135,7 @@ impl Evictions {
             return Ok(Next::After(now.until(at).max(Duration::from_millis(1))));
         }
         for pod in self.users(&claim) {
-            self.tell(&pod);
+            self.report(&pod);
             evict(&self.executor, &pod, now, &WHY).await?;
             let because = rules.iter().filter(|rule| sends_away(rule, &claim, now).is_some_and(|at| at <= now));
             let mut evicted = self.evicted.lock();
@@ -158,7 +158,7 @@ impl Evictions {
     }
 
     /// Reports the progress of a rule's evictions in its status, at a limited rate.
-    async fn tell_status(&self, name: &str) -> Result<Next, Failure> {
+    async fn write_status(&self, name: &str) -> Result<Next, Failure> {
         let Some(rule) = self.rules.store().get("", name) else {
             let rules = self.rules.store().list();
             let is_known = |uid: &Text| rules.iter().any(|rule| rule.metadata.uid == *uid);
@@ -169,20 +169,20 @@ impl Evictions {
         let known = rule.status.conditions.iter().find(|it| it.condition_type == EVICTION_IN_PROGRESS);
         if let Some(known) = known
             && known.observed_generation == rule.metadata.generation
-            && let Some(told) = known.last_transition_time
+            && let Some(reported) = known.last_transition_time
         {
-            let next = told.plus(PERIOD);
+            let next = reported.plus(PERIOD);
             if next > now {
                 return Ok(Next::After(now.until(next).max(Duration::from_millis(1))));
             }
         }
         let said = condition::of(&rule.spec.taint.effect, &self.count(&rule, now));
-        let is_told = known.is_some_and(|known| {
+        let is_reported = known.is_some_and(|known| {
             known.observed_generation == rule.metadata.generation
                 && (known.status.as_str(), known.reason.as_str(), known.message.as_str())
                     == (said.status, said.reason, said.message.as_str())
         });
-        if is_told {
+        if is_reported {
             return Ok(Next::Done);
         }
         let (uid, generation) = (rule.metadata.uid.clone(), rule.metadata.generation);
@@ -258,7 +258,7 @@ impl Evictions {
         all.filter_map(|taint: &DeviceTaint| taints::evicts_at(taint, &device.tolerations, now)).collect()
     }
 
-    fn tell(&self, pod: &Pod) {
+    fn report(&self, pod: &Pod) {
         let about = ObjectReference {
             kind: "Pod".into(),
             api_version: "v1".into(),

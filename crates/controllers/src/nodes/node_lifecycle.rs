@@ -24,7 +24,7 @@ use client::Document;
 use client::controller::{Controller, Next, own};
 use client::informer::{Change, Informer, Key};
 use client::objects::{Patch, Selection};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use telemetry::logs::chain;
 use tracing::{debug, warn};
 
@@ -173,7 +173,7 @@ impl Lifecycle {
         let Findings { registered, removed, silenced, taints } = findings;
         for name in registered {
             let uid = self.nodes.store().get("", &name).map(|node| node.metadata().uid.clone()).unwrap_or_default();
-            self.tell(
+            self.report(
                 &name,
                 &uid,
                 "RegisteredNode",
@@ -181,7 +181,12 @@ impl Lifecycle {
             );
         }
         for (name, uid) in removed {
-            self.tell(&name, &uid, "RemovingNode", &format!("Node {name} event: Removing Node {name} from Controller"));
+            self.report(
+                &name,
+                &uid,
+                "RemovingNode",
+                &format!("Node {name} event: Removing Node {name} from Controller"),
+            );
         }
         for (name, document) in silenced {
             if let Err(failure) = self.silence(&name, document).await {
@@ -207,7 +212,7 @@ impl Lifecycle {
         if !was_ready {
             return Ok(());
         }
-        self.tell(name, &uid, "NodeNotReady", &format!("Node {name} status is now: NodeNotReady"));
+        self.report(name, &uid, "NodeNotReady", &format!("Node {name} status is now: NodeNotReady"));
         for pod in pods_on(&self.pods, name) {
             if let Err(failure) = pods::mark_not_ready(&self.executor, &pod, self.executor.now()).await {
                 warn!(pod = %pod.metadata.key(), err = %chain(&failure), "Could not mark pod as not ready");
@@ -241,7 +246,7 @@ impl Lifecycle {
         }
     }
 
-    fn tell(&self, name: &Text, uid: &Text, reason: &str, message: &str) {
+    fn report(&self, name: &Text, uid: &Text, reason: &str, message: &str) {
         let about = ObjectReference {
             kind: "Node".into(),
             api_version: "v1".into(),

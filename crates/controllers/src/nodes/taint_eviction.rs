@@ -15,11 +15,11 @@ use std::time::Duration;
 use api::core::v1::{Node, ObjectReference, Pod, Taint};
 use api::json::Text;
 use client::controller::{Controller, Next, own};
-use client::costly::{CostlyWork, Postponed, thread_time};
+use client::costly::{CostlyWork, RetryAfter, thread_time};
 use client::events::{Severity, reference};
 use client::informer::{Change, Informer, Key};
 use matching::complaints::{Complaint, Complaints, about_taint};
-use matching::tolerations::{Stay, Tolerations};
+use matching::tolerations::{StayDuration, Tolerations};
 use matching::{CompileCache, Features, Meter, taints};
 
 use self::plan::{Plan, Step, revise};
@@ -55,7 +55,7 @@ struct PlannedEviction {
     uid: Text,
     plan: Plan,
     /// Whether the eviction was announced by an event: from then on it is carried out.
-    is_told: bool,
+    is_reported: bool,
 }
 
 /// Runs the controller until shutdown.
@@ -160,16 +160,16 @@ impl Evictions {
                 }
                 return Ok(Next::Done);
             }
-            (Step::EvictNow { .. }, Some(planned)) if planned.is_told => planned,
+            (Step::EvictNow { .. }, Some(planned)) if planned.is_reported => planned,
             (Step::EvictNow { .. }, planned) => self.replace(&key, planned, &pod, Plan { made_at: now, fires_at: now }),
             (Step::Schedule { plan, .. }, planned) => self.replace(&key, planned, &pod, plan),
         };
         if planned.plan.fires_at > now {
             return Ok(Next::After(now.until(planned.plan.fires_at)));
         }
-        if !planned.is_told {
-            evict::tell(&self.executor, &key, evict::MARKING);
-            self.plans().insert(key.clone(), PlannedEviction { is_told: true, ..planned });
+        if !planned.is_reported {
+            evict::report(&self.executor, &key, evict::MARKING);
+            self.plans().insert(key.clone(), PlannedEviction { is_reported: true, ..planned });
         }
         evict::evict(&self.executor, &pod, now, &evict::NODE_TAINT).await?;
         self.plans().remove(&key);
@@ -178,10 +178,10 @@ impl Evictions {
 
     /// Returns how long the pod may stay on its node; or how long to wait if its expressions exceeded the
     /// budget.
-    async fn stay(&self, key: &Key, pod: &Arc<Pod>, node: &Node) -> Result<Stay, Duration> {
+    async fn stay(&self, key: &Key, pod: &Arc<Pod>, node: &Node) -> Result<StayDuration, Duration> {
         let taints: Vec<Taint> = no_execute(node).into_iter().cloned().collect();
         if taints.is_empty() {
-            return Ok(Stay::Forever);
+            return Ok(StayDuration::Forever);
         }
         let meter = Arc::new(Meter::new(Arc::new(thread_time)));
         let (pod, cache, features) = (pod.clone(), self.cache.metered(meter.clone()), self.features);
@@ -193,13 +193,13 @@ impl Evictions {
             let stay = tolerations.stay(&taints);
             let mut complaints = Complaints::default();
             // An expression that failed matters where the pod has to go.
-            if stay != Stay::Forever {
+            if stay != StayDuration::Forever {
                 complaints.extend(taints.iter().flat_map(|taint| about_taint(&tolerations, &name, taint)));
             }
             meter.excess().map_or(Ok((stay, complaints.into_vec())), Err)
         };
-        let Some(about) = about else { return Ok(decide().map_or(Stay::Forever, |(stay, _)| stay)) };
-        let decided = self.costly.run(&key.namespace, decide).await.map_err(|Postponed(wait)| wait)?;
+        let Some(about) = about else { return Ok(decide().map_or(StayDuration::Forever, |(stay, _)| stay)) };
+        let decided = self.costly.run(&key.namespace, decide).await.map_err(|RetryAfter(wait)| wait)?;
         let mut failures = self.failures.lock();
         let excess = match decided {
             Ok((stay, complaints)) => {
@@ -232,15 +232,15 @@ impl Evictions {
         if let Some(old) = old {
             self.cancel(key, &old);
         }
-        let planned = PlannedEviction { uid: pod.metadata.uid.clone(), plan, is_told: false };
+        let planned = PlannedEviction { uid: pod.metadata.uid.clone(), plan, is_reported: false };
         self.plans().insert(key.clone(), planned.clone());
         planned
     }
 
     fn cancel(&self, key: &Key, planned: &PlannedEviction) {
         self.plans().remove(key);
-        if !planned.is_told {
-            evict::tell(&self.executor, key, evict::CANCELLING);
+        if !planned.is_reported {
+            evict::report(&self.executor, key, evict::CANCELLING);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use api::annotations::MERGED;
 use api::core::v1::{Node, Pod};
 use client::controller::{Controller, Next};
-use client::costly::{CostlyWork, Postponed, thread_time};
+use client::costly::{CostlyWork, RetryAfter, thread_time};
 use client::events::{Severity, reference};
 use client::informer::{Informer, Key};
 use client::objects::Patch;
@@ -99,7 +99,7 @@ impl Resolver {
             meter.excess().map_or(Ok(missing), Err)
         };
         let missing = match self.costly.run(&key.namespace, decide).await {
-            Err(Postponed(wait)) => return Ok(Next::After(wait)),
+            Err(RetryAfter(wait)) => return Ok(Next::After(wait)),
             // Verdicts are kept: the next reconciliation continues.
             Ok(Err(_)) => return Ok(Next::After(budget_backoff(1))),
             Ok(Ok(missing)) => missing,

@@ -11,7 +11,7 @@ use api::json::Text;
 use client::controller::{Controller, Next, own};
 use client::informer::{Informer, Key};
 use client::objects::Patch;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::action::Action;
 use crate::machinery::executor::{Executor, Failure};

@@ -8,7 +8,7 @@ use api::core::v1::{PersistentVolumeClaim, Pod};
 use api::json::Value;
 use client::controller::{Controller, Next, own};
 use client::informer::{Change, Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::action::Action;
 use crate::machinery::executor::{Executor, Failure, Owner};
@@ -19,7 +19,7 @@ use crate::storage::volume_protection::{claim_name, is_for};
 /// The component of its events, which is Kubernetes'.
 const COMPONENT: &str = "ephemeral_volume";
 
-struct Ephemeral {
+struct EphemeralVolumes {
     pods: Informer<Pod>,
     claims: Informer<PersistentVolumeClaim>,
     executor: Executor,
@@ -55,7 +55,7 @@ pub async fn run(context: Context) {
             }
             _ => None,
         });
-    let controller = Arc::new(Ephemeral { pods, claims, executor });
+    let controller = Arc::new(EphemeralVolumes { pods, claims, executor });
     runner
         .run(move |key| {
             let controller = controller.clone();
@@ -64,7 +64,7 @@ pub async fn run(context: Context) {
         .await;
 }
 
-impl Ephemeral {
+impl EphemeralVolumes {
     async fn reconcile(&self, key: Key) -> Result<Next, EphemeralError> {
         let Some(pod) = self.pods.store().get_key(&key).filter(|pod| !pod.metadata.is_deleting()) else {
             self.executor.forget(&key);

@@ -19,7 +19,7 @@ use api::storage::v1::StorageClass;
 use client::Document;
 use client::controller::{Controller, Next, own};
 use client::informer::{Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use self::claim::ClaimContext;
 use crate::machinery::executor::{Executor, Failure};

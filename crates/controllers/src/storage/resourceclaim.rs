@@ -21,7 +21,7 @@ use api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use client::Document;
 use client::controller::{Controller, Next};
 use client::informer::{Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use self::pod::{ClaimNeed, Problem, is_for, known_name, need, reserve, statuses};
 use self::release::{OwnerPod, release};
@@ -169,7 +169,7 @@ impl Claims {
             return Ok(Next::After(UNSETTLED));
         }
         let near = self.claims.store().by_index(BY_OWNER, &pod.metadata.uid);
-        let mut told: Vec<(Text, Text)> = Vec::new();
+        let mut reported: Vec<(Text, Text)> = Vec::new();
         for wanted in &pod.spec.resource_claims {
             let views = near.iter().map(|claim| &***claim);
             let template = |name: &str| self.templates.store().get(&key.namespace, name).map(|it| (*it).clone());
@@ -201,12 +201,12 @@ impl Claims {
                     };
                 }
             };
-            told.push((wanted.name.clone(), name));
+            reported.push((wanted.name.clone(), name));
         }
-        if !told.is_empty() {
+        if !reported.is_empty() {
             let (name, namespace) = (key.name.clone(), key.namespace.clone());
             let fields = api::json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace},
-                "status": {"resourceClaimStatuses": (statuses(&pod, &told))}});
+                "status": {"resourceClaimStatuses": (statuses(&pod, &reported))}});
             let pods = self.executor.client().documents(Pod::RESOURCE);
             pods.apply(&key.namespace, &key.name, "status", &fields, MANAGER, true).await?;
         }

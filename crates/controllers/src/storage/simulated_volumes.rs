@@ -17,7 +17,7 @@ use client::Document;
 use client::controller::{Controller, Next, own};
 use client::informer::{Informer, Key};
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::action::Action;
 use crate::machinery::executor::{Executor, Failure};

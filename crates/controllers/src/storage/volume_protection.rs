@@ -15,7 +15,7 @@ use api::storage::v1::VolumeAttributesClass;
 use api::well_known::{FINALIZER_VOLUME, FINALIZER_VOLUME_ATTRIBUTES_CLASS};
 use client::controller::{Controller, Next, own};
 use client::informer::Key;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Document, Resource};
 
 use crate::machinery::action::Action;

@@ -19,7 +19,7 @@ use client::Document;
 use client::controller::{Controller as Runner, Next, controlled_by, own};
 use client::events::Severity;
 use client::informer::{Change, Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use self::rule::{ObservedState, Plan, Start};
 use crate::machinery::action::Action;

@@ -24,7 +24,7 @@ use client::Document;
 use client::controller::{Controller, controlled_by, own};
 use client::costly::CostlyWork;
 use client::informer::{Change, Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use self::backoff::Backoff;
 use self::reconcile::Daemons;

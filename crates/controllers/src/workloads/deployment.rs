@@ -24,7 +24,7 @@ use api::core::v1::Pod;
 use client::Document;
 use client::controller::{Controller as Runner, Next, own};
 use client::informer::{Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use self::revision::Outcome;
 use self::rule::{ObservedState, Round, Step};

@@ -22,7 +22,7 @@ use client::controller::{Controller, Next, own};
 use client::discovery::Discovery;
 use client::informer::{Informer, Key};
 use client::objects::Patch;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Document};
 
 use self::rule::{Scale, Scales, decide};

@@ -24,7 +24,7 @@ use api::time::Timestamp;
 use client::controller::{Controller, Next};
 use client::discovery::{Discovery, ServedResource};
 use client::informer::{Change, Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Document, Resource};
 use locks::{Mutex, MutexGuard};
 
@@ -193,7 +193,7 @@ fn largest(results: &[Result<Proposal, MissingMetrics>]) -> (i32, &str) {
 }
 
 /// A reason why the pods of a target are ambiguous: reason and message of the condition, and the event's.
-struct Unclear {
+struct Ambiguity {
     event: &'static str,
     reason: &'static str,
     condition: String,
@@ -289,7 +289,7 @@ impl Autoscalers {
         let current = count(scale, &["spec", "replicas"]);
         let (text, pods) = match self.check_selector(key, scale) {
             Ok(found) => found,
-            Err(Unclear { event, reason, condition, message }) => {
+            Err(Ambiguity { event, reason, condition, message }) => {
                 draft.condition("ScalingActive", "False", reason, &condition);
                 draft.replicas(autoscaler, current, None, Value::Null);
                 draft.warn(event, message.clone());
@@ -415,17 +415,17 @@ impl Autoscalers {
     }
 
     /// The target's selector and its pods, unless another autoscaler has the same pods.
-    fn check_selector(&self, key: &Key, scale: &Value) -> Result<(String, Vec<Arc<Pod>>), Unclear> {
+    fn check_selector(&self, key: &Key, scale: &Value) -> Result<(String, Vec<Arc<Pod>>), Ambiguity> {
         let text = scale.str_at(&["status", "selector"]).unwrap_or_default();
         if text.is_empty() {
-            return Err(Unclear {
+            return Err(Ambiguity {
                 event: "SelectorRequired",
                 reason: "InvalidSelector",
                 condition: "the HPA target's scale is missing a selector".to_owned(),
                 message: "selector is required".to_owned(),
             });
         }
-        let unclear = |event: &'static str, message: String| Unclear {
+        let unclear = |event: &'static str, message: String| Ambiguity {
             event,
             reason: event,
             condition: message.clone(),

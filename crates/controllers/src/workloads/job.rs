@@ -28,7 +28,7 @@ use client::Document;
 use client::controller::{Controller as Runner, Next};
 use client::informer::{Change, Informer, Key};
 use client::objects::Patch;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use futures::future::join_all;
 
 use self::backoff::Backoff;

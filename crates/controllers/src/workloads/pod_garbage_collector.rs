@@ -11,7 +11,7 @@ use api::json::Text;
 use api::time::Timestamp;
 use api::well_known::{CONDITION_DISRUPTION_TARGET, TAINT_OUT_OF_SERVICE};
 use client::objects::{Deletion, Patch};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use telemetry::logs::chain;
 use tracing::{debug, info};
 

@@ -12,12 +12,12 @@ pub(crate) mod status;
 use api::apps::v1::{ReplicaSet, WorkloadCondition};
 use api::labels::{Selector, SelectorError};
 use api::meta::v1::StringMap;
-use client::resources::Served;
+use client::resources::ServedView;
 
 use crate::manager::Context;
 
 /// A kind that maintains a number of equal pods: a ReplicaSet or a ReplicationController.
-pub(crate) trait Replicated: Served {
+pub(crate) trait ReplicatedKind: ServedView {
     /// Whether the status counts pods that are ending.
     const COUNTS_TERMINATING: bool;
 
@@ -40,7 +40,7 @@ pub(crate) struct Counts {
     pub(crate) observed_generation: i64,
 }
 
-impl Replicated for ReplicaSet {
+impl ReplicatedKind for ReplicaSet {
     const COUNTS_TERMINATING: bool = true;
 
     fn replicas(&self) -> i32 {

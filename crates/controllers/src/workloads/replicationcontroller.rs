@@ -10,9 +10,9 @@ use api::labels::{Operator, Requirement, Selector, SelectorError};
 use api::meta::v1::StringMap;
 
 use crate::manager::Context;
-use crate::workloads::replicaset::{Counts, Replicated, reconcile};
+use crate::workloads::replicaset::{Counts, ReplicatedKind, reconcile};
 
-impl Replicated for ReplicationController {
+impl ReplicatedKind for ReplicationController {
     const COUNTS_TERMINATING: bool = false;
 
     fn replicas(&self) -> i32 {

@@ -24,7 +24,7 @@ use client::controller::{Controller as Runner, Next, own};
 use client::events::Severity;
 use client::informer::{Informer, Key};
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use self::rule::{ObservedState, Plan, Step};
 use crate::machinery::action::Action;
@@ -253,7 +253,7 @@ impl StatefulSets {
         let about = controller.about();
         let owner = Owner { about: about.clone(), generation: set.metadata().generation };
         let set_name = &set.metadata().name;
-        let tell = |verb: &str, what: &str, outcome: Result<(), (&Failure, bool)>| {
+        let report = |verb: &str, what: &str, outcome: Result<(), (&Failure, bool)>| {
             let (severity, reason, message) = match outcome {
                 Ok(()) => (Severity::Normal, "Successful", format!("{verb} {what} in StatefulSet {set_name} ")),
                 // The same failure is not reported repeatedly.
@@ -273,11 +273,11 @@ impl StatefulSets {
                 let resource = PersistentVolumeClaim::RESOURCE;
                 let created = self.executor.create_all(key, &owner, &resource, vec![claim]).await;
                 match created.failure {
-                    None => tell("Create", &what, Ok(())),
+                    None => report("Create", &what, Ok(())),
                     Some(failure) if failure.is_already_exists() => {}
                     Some(failure) => {
                         let what = what.replace(" Pod ", " for Pod ");
-                        tell("Create", &what, Err((&failure, created.is_news)));
+                        report("Create", &what, Err((&failure, created.is_news)));
                         return Err(failure);
                     }
                 }
@@ -290,10 +290,11 @@ impl StatefulSets {
                 let what = format!("Pod {}", metadata::name(&pod));
                 let created = self.executor.create_all(key, &owner, &PODS, vec![pod]).await;
                 match created.failure {
-                    None => tell("Create", &what, Ok(())),
+                    None => report("Create", &what, Ok(())),
                     Some(failure) => {
-                        let is_told = created.is_news && !failure.is_already_exists() && !failure.is_ending_namespace();
-                        tell("Create", &what, Err((&failure, is_told)));
+                        let is_reported =
+                            created.is_news && !failure.is_already_exists() && !failure.is_ending_namespace();
+                        report("Create", &what, Err((&failure, is_reported)));
                         return Err(failure);
                     }
                 }
@@ -305,11 +306,11 @@ impl StatefulSets {
                     object.set_at(&["metadata", "labels"], labels);
                     self.executor.perform(key, vec![Action::Update { resource: PODS, object }]).await?;
                 }
-                tell("Update", &format!("Pod {name}"), Ok(()));
+                report("Update", &format!("Pod {name}"), Ok(()));
             }
-            Step::Wait { claim, pod, is_told } => {
+            Step::Wait { claim, pod, is_reported } => {
                 let failure = Failure::Waiting(format!("pvc {claim} is being deleted"));
-                tell("Create", &format!("Pod {pod}"), Err((&failure, is_told)));
+                report("Create", &format!("Pod {pod}"), Err((&failure, is_reported)));
                 return Err(failure);
             }
             Step::DeletePod { pod } => {
@@ -317,9 +318,9 @@ impl StatefulSets {
                 let what = format!("Pod {name}");
                 let how = Deletion::default();
                 match self.executor.delete(key, &PODS, namespace, name, &pod.metadata.uid, &how).await {
-                    Ok(_) => tell("Delete", &what, Ok(())),
+                    Ok(_) => report("Delete", &what, Ok(())),
                     Err(failure) => {
-                        tell("Delete", &what, Err((&failure, true)));
+                        report("Delete", &what, Err((&failure, true)));
                         return Err(failure);
                     }
                 }

@@ -12,7 +12,7 @@ use client::Document;
 use client::controller::{Controller as Runner, Next, own};
 use client::informer::{Informer, Key};
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::executor::{Executor, Failure};
 use crate::machinery::expectations::UNSETTLED;

@@ -16,6 +16,12 @@ pub(super) fn harm(object: &Value, kind: &str) -> Option<&'static str> {
     if object.at(&["metadata", "deletionTimestamp"]).is_some() {
         return Some("that is being deleted");
     }
+    if kind == "Job" {
+        // Its pods are not loaded, so that it would run again.
+        let conditions = object.list_at(&["status", "conditions"]);
+        let is_end = |it: &Value| matches!(it.text("type"), "Complete" | "Failed") && it.text("status") == "True";
+        return conditions.iter().any(is_end).then_some("that has ended");
+    }
     if kind != "Pod" {
         return None;
     }

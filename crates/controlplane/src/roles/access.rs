@@ -13,8 +13,8 @@ use apiserver::server::listen::{self, TlsAcceptor};
 use apiserver::serving::certificates::{Authority, Pair};
 use client::{Client, Resource};
 use http::StatusCode;
-use locks::Mutex;
 use telemetry::logs::chain;
+use tokio::sync::watch;
 use tracing::warn;
 
 const TOKEN_REVIEWS: Resource = Resource::new("authentication.k8s.io", "v1", "tokenreviews", "TokenReview");
@@ -27,7 +27,7 @@ const OPEN_PATHS: [&str; 5] = ["/health", "/healthz", "/livez", "/ready", "/read
 /// Authorizes reads.
 pub struct Access {
     client: Client,
-    tls: Mutex<TlsAcceptor>,
+    tls: watch::Sender<TlsAcceptor>,
     /// The authorities of client certificates, as PEM.
     client_authority: String,
 }
@@ -43,19 +43,19 @@ pub struct NodeAccess<'a> {
 }
 
 /// A rejection.
-pub struct Refused {
+pub struct AccessRejection {
     /// The HTTP status code.
     pub code: StatusCode,
     /// The message.
     pub message: String,
 }
 
-impl Refused {
+impl AccessRejection {
     fn unauthorized() -> Self {
         Self { code: StatusCode::UNAUTHORIZED, message: "Unauthorized".to_owned() }
     }
 
-    fn cannot_tell(error: &client::Error) -> Self {
+    fn undetermined(error: &client::Error) -> Self {
         warn!(err = %chain(&error), "Could not authorize a request");
         Self { code: StatusCode::INTERNAL_SERVER_ERROR, message: "cannot reach the API server".to_owned() }
     }
@@ -100,13 +100,13 @@ impl Access {
     }
 
     fn from_pem(client: Client, chain: &str, key: &str, client_authority: &str) -> Result<Self> {
-        let tls = Mutex::new(listen::tls_from_pem(chain, key, client_authority)?);
+        let tls = watch::Sender::new(listen::tls_from_pem(chain, key, client_authority)?);
         Ok(Self { client, tls, client_authority: client_authority.to_owned() })
     }
 
-    /// The configuration for a new connection.
-    pub(crate) fn tls(&self) -> TlsAcceptor {
-        self.tls.lock().clone()
+    /// The configuration for new connections, which changes with the certificate.
+    pub(crate) fn tls(&self) -> watch::Receiver<TlsAcceptor> {
+        self.tls.subscribe()
     }
 
     /// Serves new connections with another certificate. Connections that are open stay.
@@ -114,8 +114,7 @@ impl Access {
     /// # Errors
     /// The certificate cannot be used; the old one then stays.
     pub fn replace_certificate(&self, chain: &str, key: &str) -> Result<()> {
-        let tls = listen::tls_from_pem(chain, key, &self.client_authority)?;
-        *self.tls.lock() = tls;
+        self.tls.send_replace(listen::tls_from_pem(chain, key, &self.client_authority)?);
         Ok(())
     }
 
@@ -136,11 +135,11 @@ impl Access {
         user: Option<&User>,
         token: Option<&str>,
         asked: &NodeAccess<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), AccessRejection> {
         let user = match (user, token) {
             (Some(user), _) => user.clone(),
             (None, Some(token)) if !token.is_empty() => self.user_of(token).await?,
-            _ => return Err(Refused::unauthorized()),
+            _ => return Err(AccessRejection::unauthorized()),
         };
         let NodeAccess { node, subresource, verb } = *asked;
         let (name, groups) = (user.name.as_str(), strings(&user.groups));
@@ -149,23 +148,23 @@ impl Access {
             "resourceAttributes": {"verb": verb, "version": "v1", "resource": "nodes", "subresource": subresource, "name": node},
         }});
         let answer = self.client.documents(ACCESS_REVIEWS).create("", &review).await;
-        let answer = answer.map_err(|error| Refused::cannot_tell(&error))?;
+        let answer = answer.map_err(|error| AccessRejection::undetermined(&error))?;
         if answer.bool_at(&["status", "allowed"]) == Some(true) {
             return Ok(());
         }
         let message = format!("Forbidden (user={name}, verb={verb}, resource=nodes, subresource(s)=[{subresource}])");
-        Err(Refused { code: StatusCode::FORBIDDEN, message })
+        Err(AccessRejection { code: StatusCode::FORBIDDEN, message })
     }
 
     /// Checks whether a client may read, identified by a certificate or a token.
-    pub async fn check(&self, user: Option<&User>, token: Option<&str>, path: &str) -> Result<(), Refused> {
+    pub async fn check(&self, user: Option<&User>, token: Option<&str>, path: &str) -> Result<(), AccessRejection> {
         if OPEN_PATHS.contains(&path) || OPEN_PATHS.iter().any(|open| path.starts_with(&format!("{open}/"))) {
             return Ok(());
         }
         let user = match (user, token) {
             (Some(user), _) => user.clone(),
             // Not a token at all, such as a password.
-            (None, Some("")) => return Err(Refused::unauthorized()),
+            (None, Some("")) => return Err(AccessRejection::unauthorized()),
             (None, Some(token)) => self.user_of(token).await?,
             (None, None) => User::anonymous(),
         };
@@ -174,23 +173,23 @@ impl Access {
             "user": name, "groups": groups, "nonResourceAttributes": {"path": path, "verb": "get"},
         }});
         let answer = self.client.documents(ACCESS_REVIEWS).create("", &review).await;
-        let answer = answer.map_err(|error| Refused::cannot_tell(&error))?;
+        let answer = answer.map_err(|error| AccessRejection::undetermined(&error))?;
         if answer.bool_at(&["status", "allowed"]) == Some(true) {
             return Ok(());
         }
         let message = format!("forbidden: User \"{name}\" cannot get path \"{path}\"");
-        Err(Refused { code: StatusCode::FORBIDDEN, message })
+        Err(AccessRejection { code: StatusCode::FORBIDDEN, message })
     }
 
-    async fn user_of(&self, token: &str) -> Result<User, Refused> {
+    async fn user_of(&self, token: &str) -> Result<User, AccessRejection> {
         let review = api::json!({"spec": {"token": token}});
         let answer = self.client.documents(TOKEN_REVIEWS).create("", &review).await;
-        let answer = answer.map_err(|error| Refused::cannot_tell(&error))?;
-        let status = answer.get("status").ok_or_else(Refused::unauthorized)?;
+        let answer = answer.map_err(|error| AccessRejection::undetermined(&error))?;
+        let status = answer.get("status").ok_or_else(AccessRejection::unauthorized)?;
         if status.get("authenticated").and_then(Value::as_bool) != Some(true) {
-            return Err(Refused::unauthorized());
+            return Err(AccessRejection::unauthorized());
         }
-        let name = status.str_at(&["user", "username"]).ok_or_else(Refused::unauthorized)?;
+        let name = status.str_at(&["user", "username"]).ok_or_else(AccessRejection::unauthorized)?;
         let groups = status.array_at(&["user", "groups"]);
         let groups: Vec<&str> = groups.into_iter().flatten().filter_map(Value::as_str).collect();
         Ok(User { groups: groups.into_iter().map(ToOwned::to_owned).collect(), ..User::authenticated(name, &[]) })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use apiserver::Server;
 use apiserver::identity::User;
 use apiserver::server::listen::Connection;
-use client::{Client, Decoded};
+use client::{Client, DecodedObjects};
 
 /// Returns a client for an identity: the name of a user, and the component.
 pub type Connections = Arc<dyn Fn(&str, &str) -> Client + Send + Sync>;
@@ -14,7 +14,7 @@ pub type Connections = Arc<dyn Fn(&str, &str) -> Client + Send + Sync>;
 /// Calls a server in this process directly. It receives the identity of the caller, and checks permissions as
 /// over the network; the informers share decoded objects.
 pub fn in_process(server: Arc<Server>) -> Connections {
-    let decoded: Arc<Decoded> = Arc::default();
+    let decoded: Arc<DecodedObjects> = Arc::default();
     Arc::new(move |user, component| {
         let groups = groups_of(user);
         let groups: Vec<&str> = groups.iter().map(String::as_str).collect();

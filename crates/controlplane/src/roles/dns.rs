@@ -10,7 +10,7 @@ use api::features::Features;
 use api::json::Value;
 use api::well_known::NAMESPACE_SYSTEM;
 use client::objects::Selection;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Client, Informer, Resource};
 use dns::Sockets;
 use proxy::network::Network;

@@ -20,7 +20,7 @@ use std::sync::{Arc, OnceLock};
 use api::features::Features;
 use api::labels::Selector;
 use client::Client;
-use kubelet::fleet::ClientFor;
+use kubelet::fleet::ClientFactory;
 use kubelet::simulation::{Rules, Simulation};
 use kubelet::slice_template::SliceTemplate;
 use kubelet::template::Template;
@@ -54,17 +54,17 @@ pub struct Nodes {
     /// Address at which the server can read logs, if not in its own process.
     pub endpoint: Option<SocketAddr>,
     /// Whether container events are recorded, if set.
-    pub tells: Option<bool>,
+    pub reports: Option<bool>,
     /// Source of static pods.
     pub static_pods: static_pods::StaticPods,
 }
 
 /// A fleet that is there once its role has started it.
-pub type Shared = Arc<OnceLock<Fleet<Simulation>>>;
+pub type SharedFleet = Arc<OnceLock<Fleet<Simulation>>>;
 
 /// Starts nodes. `reads` is used for what all of them see, and `client_for` for what each writes.
-pub fn start(nodes: Nodes, reads: Client, client_for: ClientFor, features: Features) -> (Role, Shared) {
-    let shared = Shared::default();
+pub fn start(nodes: Nodes, reads: Client, client_for: ClientFactory, features: Features) -> (Role, SharedFleet) {
+    let shared = SharedFleet::default();
     let known = shared.clone();
     let role = Role::start(NAME, features, move |setting| async move {
         let started = Instant::now();
@@ -83,7 +83,7 @@ pub fn start(nodes: Nodes, reads: Client, client_for: ClientFor, features: Featu
             cache: Arc::new(cache),
             features: setting.features.into(),
             endpoint: nodes.endpoint,
-            tells: nodes.tells,
+            reports: nodes.reports,
             static_pods: nodes.static_pods.options(setting.features)?,
         };
         let fleet = Fleet::new(options, Simulation::new(nodes.rules));

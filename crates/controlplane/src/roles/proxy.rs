@@ -38,9 +38,10 @@ pub fn start(client: Client, settings: Settings, features: Features) -> Role {
         let (sender, health_checks) = watch::channel(HealthChecks::default());
         let ports = tokio::spawn(health_ports::serve(settings.configuration.address, health_checks));
         let (own, shutdown) = (settings.configuration.node.clone(), setting.shutdown.clone());
+        let period = settings.configuration.sync_period;
         let routes = async {
             if settings.node_routes {
-                proxy::routes::run(&client, &own, &shutdown).await;
+                proxy::routes::run(&client, &own, period, &shutdown).await;
             }
             Ok(())
         };

@@ -8,7 +8,7 @@ use apiserver::identity::keys::KeyRing;
 use apiserver::identity::legacy_tokens::{self, Subject};
 use apiserver::serving::certificates::Authority;
 use apiserver::serving::certificates::issue::Terms;
-use controllers::settings::{Bound, CertificateSigner, Order, TokenSource};
+use controllers::settings::{CertificateSigner, Order, TokenSource, TokenSubject};
 
 /// Signs certificates as an authority.
 pub struct Certificates(pub Authority);
@@ -29,8 +29,8 @@ pub enum Tokens {
 }
 
 impl TokenSource for Tokens {
-    fn token(&self, account: &Bound<'_>) -> Option<String> {
-        let Bound { namespace, account, account_uid, secret } = *account;
+    fn token(&self, account: &TokenSubject<'_>) -> Option<String> {
+        let TokenSubject { namespace, account, account_uid, secret } = *account;
         let subject = Subject { namespace, account, account_uid, secret };
         match self {
             Tokens::Server(server) => legacy_tokens::issue(server.keys().signing(), &subject),

@@ -17,11 +17,11 @@ use scheduler::profile::Profiler;
 use telemetry::metrics::Registry;
 use tokio::net::TcpListener;
 
-use super::access::{Access, Refused};
+use super::access::{Access, AccessRejection};
 
 /// Default duration of a profile.
 const PROFILE_SECONDS: u64 = 30;
-/// and at most.
+/// Maximum duration of a profile.
 const PROFILE_SECONDS_MAX: u64 = 300;
 
 /// Address and access of the status port.
@@ -56,9 +56,14 @@ pub async fn serve(place: Place, page: Page) -> Result<()> {
     let (access, page) = (place.access.map(Arc::new), Arc::new(page));
     let answer: listen::Page = Arc::new(move |request: Request<Incoming>, user: Option<Arc<User>>| {
         let (access, page) = (access.clone(), page.clone());
-        Box::pin(async move { respond(&request, access.as_deref(), user.as_deref(), &page).await })
+        Box::pin(async move {
+            respond(&request, access.as_deref(), user.as_deref(), &page).await.map(listen::PageBody::from)
+        })
     });
-    tokio::spawn(listen::serve_pages(answer, listener, tls));
+    tokio::spawn(match tls {
+        Some(tls) => listen::serve_renewed_pages(answer, listener, tls),
+        None => listen::serve_pages(answer, listener, None),
+    });
     Ok(())
 }
 
@@ -72,7 +77,7 @@ async fn respond(
     if let Some(access) = access {
         let header = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
         let token = header.map(|value| value.strip_prefix("Bearer ").unwrap_or_default());
-        if let Err(Refused { code, message }) = access.check(user, token, path).await {
+        if let Err(AccessRejection { code, message }) = access.check(user, token, path).await {
             return answer(code, "text/plain; charset=utf-8", message);
         }
     }

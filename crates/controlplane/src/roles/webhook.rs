@@ -4,19 +4,20 @@
 //! that go to a scheduler that does not read them. Its certificate is in a Secret, which all replicas share; it is generated
 //! and renewed here, and its authority is written into the webhook configurations.
 
+mod callers;
 mod certificate;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use api::features::Features;
 use api::json::Value;
+use apiserver::audit::Peer;
 use apiserver::server::listen;
 use bytes::Bytes;
 use client::{Client, Resource};
 use http::header::CONTENT_TYPE;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use registry::annotations;
 use registry::annotations::review;
@@ -24,19 +25,20 @@ use telemetry::logs::chain;
 use telemetry::metrics::{Counter, Family};
 use tracing::{info, warn};
 
+use self::callers::Callers;
 use super::Role;
 use crate::placement::Merger;
 
 /// Name of the component in metrics and logs.
 pub const NAME: &str = "celplane-webhook";
-/// Maximum size of a review: an object of 3 MiB, twice, and what is around it.
-const BODY_BYTES_MAX: usize = 8 << 20;
-/// Claims of a pod that are looked up.
+/// Claims of a pod that are looked up, of each kind.
 const CLAIMS_MAX: usize = 64;
 
 const CLAIMS: Resource = Resource::new("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim");
 const CLAIM_TEMPLATES: Resource =
     Resource::new("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate");
+const VOLUME_CLAIMS: Resource = Resource::new("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
+const VOLUMES: Resource = Resource::new("", "v1", "persistentvolumes", "PersistentVolume");
 
 /// Settings of the webhook.
 #[derive(Debug, Clone)]
@@ -55,6 +57,23 @@ pub struct Settings {
     pub schedulers: Vec<String>,
     /// Whether pods that need such a scheduler and name the default one get the first of them.
     pub assigns_scheduler: bool,
+    /// Whether annotations of the volumes to which a new pod's claims are bound count as annotations of the pod.
+    pub reads_volumes: bool,
+}
+
+/// The name of an object of a pod that has annotations.
+enum CarrierName {
+    Claim(String),
+    Volume(String),
+}
+
+impl CarrierName {
+    fn as_carrier(&self) -> review::Carrier<'_> {
+        match self {
+            Self::Claim(name) => review::Carrier::Claim(name),
+            Self::Volume(name) => review::Carrier::Volume(name),
+        }
+    }
 }
 
 /// The state that requests share.
@@ -63,6 +82,7 @@ struct Webhook {
     settings: Settings,
     merger: Arc<Merger>,
     reviews: Arc<Family<Counter>>,
+    callers: Callers,
 }
 
 /// Starts the webhook.
@@ -79,10 +99,10 @@ pub fn start(client: Client, features: Features, settings: Settings) -> Role {
         let (acceptor, renewing) = certificate::start(client.clone(), settings.clone()).await?;
         let listener = super::status::listen(settings.address).await?;
         info!(address = %settings.address, "Started webhook");
-        let webhook = Arc::new(Webhook { client, settings, merger, reviews });
+        let webhook = Arc::new(Webhook { client, settings, merger, reviews, callers: Callers::default() });
         let page: listen::Page = Arc::new(move |request, _| {
             let webhook = webhook.clone();
-            Box::pin(async move { webhook.respond(request).await })
+            Box::pin(async move { webhook.respond(request).await.map(listen::PageBody::from) })
         });
         tokio::select! {
             () = listen::serve_renewed_pages(page, listener, acceptor) => {}
@@ -101,11 +121,19 @@ impl Webhook {
             (&Method::POST, "/mutate") => "/mutate",
             _ => return plain(StatusCode::NOT_FOUND, "404 page not found\n"),
         };
-        let body = match Limited::new(request.into_body(), BODY_BYTES_MAX).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(error) => return plain(StatusCode::BAD_REQUEST, &error.to_string()),
+        let address = request.extensions().get().map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |Peer(address)| *address);
+        let caller = self.callers.of(address);
+        let received = match caller.receive(request.into_body()).await {
+            Ok(received) => received,
+            Err((code, why)) => return plain(code, why),
         };
-        let review = match api::json::parse(&body) {
+        let unavailable = || plain(StatusCode::SERVICE_UNAVAILABLE, "the webhook ends\n");
+        let Some(_turn) = caller.turn().await else { return unavailable() };
+        // A long text must not hold up connections.
+        let Ok(parsed) = tokio::task::spawn_blocking(move || api::json::parse(&received.bytes)).await else {
+            return unavailable();
+        };
+        let review = match parsed {
             Ok(review) if review.get("request").is_some() => review,
             Ok(_) => return plain(StatusCode::BAD_REQUEST, "an AdmissionReview with a request is required"),
             Err(error) => return plain(StatusCode::BAD_REQUEST, &error.to_string()),
@@ -120,11 +148,12 @@ impl Webhook {
 
     async fn review(&self, review: Value, mutates: bool) -> Value {
         let uid = review.text_at(&["request", "uid"]).to_owned();
-        let claim = self.annotated_claim(&review).await;
+        let carrier = self.carrier(&review).await;
         let (merger, settings) = (self.merger.clone(), self.settings.clone());
         // Compiling expressions must not hold up connections.
-        let decided =
-            tokio::task::spawn_blocking(move || decide(&review, claim.as_deref(), mutates, &settings, &merger));
+        let decided = tokio::task::spawn_blocking(move || {
+            decide(&review, carrier.as_ref().map(CarrierName::as_carrier), mutates, &settings, &merger)
+        });
         let mut response = decided.await.unwrap_or_else(|error| {
             warn!(err = %chain(&error), "Review failed");
             api::json!({"allowed": false, "status": {"code": 500, "message": "the review failed"}})
@@ -135,15 +164,14 @@ impl Webhook {
         api::json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response})
     }
 
-    /// Returns the name of a claim of a new pod, or of its template, that has annotations. A claim that does not exist yet
-    /// has none.
-    async fn annotated_claim(&self, review: &Value) -> Option<String> {
+    /// Returns an object of a new pod that has annotations: a claim, the template of one, or the volume of a volume claim.
+    async fn carrier(&self, review: &Value) -> Option<CarrierName> {
         let request = review.get("request")?;
         if request.str_at(&["kind", "kind"]) != Some("Pod") || request.str_at(&["operation"]) != Some("CREATE") {
             return None;
         }
-        let namespace = request.text("namespace");
-        let claims = request.list_at(&["object", "spec", "resourceClaims"]);
+        let (namespace, spec) = (request.text("namespace"), request.at(&["object", "spec"])?);
+        let claims = spec.list("resourceClaims");
         for claim in claims.iter().take(CLAIMS_MAX) {
             let named = |field: &str| claim.str_at(&[field]).filter(|name| !name.is_empty());
             let (resource, name) = match (named("resourceClaimName"), named("resourceClaimTemplateName")) {
@@ -151,24 +179,57 @@ impl Webhook {
                 (None, Some(name)) => (CLAIM_TEMPLATES, name),
                 (None, None) => continue,
             };
-            let kind = resource.kind.clone();
-            match self.client.documents(resource).get(namespace, name).await {
-                Ok(object) if annotations::has_any(&kind, &object) => return Some(name.to_owned()),
-                Ok(_) => {}
-                Err(error) if error.is_not_found() => {}
-                // Unknown claims count as annotated: only a scheduler that reads annotations is safe for both.
+            if self.is_annotated(resource, namespace, name).await {
+                return Some(CarrierName::Claim(name.to_owned()));
+            }
+        }
+        // A pod with annotations needs no further reason.
+        if !self.settings.reads_volumes || annotations::has_any("Pod", request.field("object")) {
+            return None;
+        }
+        let volumes = spec.list("volumes");
+        let claims = volumes.iter().filter_map(|it| it.str_at(&["persistentVolumeClaim", "claimName"]));
+        for name in claims.take(CLAIMS_MAX) {
+            let volume = match self.client.documents(VOLUME_CLAIMS).get(namespace, name).await {
+                // The volume of a claim that is not bound yet is not known.
+                Ok(claim) => claim.text_at(&["spec", "volumeName"]).to_owned(),
+                Err(error) if error.is_not_found() => continue,
                 Err(error) => {
-                    warn!(resourceClaim = %format!("{namespace}/{name}"), err = %chain(&error), "Could not read claim");
-                    return Some(name.to_owned());
+                    let claim = format!("{namespace}/{name}");
+                    warn!(persistentVolumeClaim = %claim, err = %chain(&error), "Could not read claim");
+                    return Some(CarrierName::Volume(name.to_owned()));
                 }
+            };
+            if !volume.is_empty() && self.is_annotated(VOLUMES, "", &volume).await {
+                return Some(CarrierName::Volume(volume));
             }
         }
         None
     }
+
+    /// Whether an object has annotations. One that does not exist yet has none; one that cannot be read counts as
+    /// annotated, because only a scheduler that reads annotations is safe for both.
+    async fn is_annotated(&self, resource: Resource, namespace: &str, name: &str) -> bool {
+        let kind = resource.kind.clone();
+        match self.client.documents(resource).get(namespace, name).await {
+            Ok(object) => annotations::has_any(&kind, &object),
+            Err(error) if error.is_not_found() => false,
+            Err(error) => {
+                warn!(kind = %kind, namespace, name, err = %chain(&error), "Could not read object of a pod");
+                true
+            }
+        }
+    }
 }
 
 /// The response to a review, without its uid.
-fn decide(review: &Value, claim: Option<&str>, mutates: bool, settings: &Settings, merger: &Merger) -> Value {
+fn decide(
+    review: &Value,
+    carrier: Option<review::Carrier<'_>>,
+    mutates: bool,
+    settings: &Settings,
+    merger: &Merger,
+) -> Value {
     let null = Value::Null;
     let part = |path: &[&str]| review.at(path).unwrap_or(&null);
     let text = |path: &[&str]| review.text_at(path);
@@ -178,7 +239,7 @@ fn decide(review: &Value, claim: Option<&str>, mutates: bool, settings: &Setting
         object: part(&["request", "object"]),
         old: (!old.is_null()).then_some(old),
         schedulers: &settings.schedulers,
-        claim,
+        carrier,
     };
     if mutates {
         let name = request.assigned_scheduler().filter(|_| settings.assigns_scheduler);

@@ -34,6 +34,8 @@ pub struct StatusRequest {
 pub struct StatusResponse {
     #[prost(message, optional, tag = "1")]
     pub status: Option<RuntimeStatus>,
+    #[prost(btree_map = "string, string", tag = "2")]
+    pub info: BTreeMap<String, String>,
     #[prost(message, optional, tag = "4")]
     pub features: Option<RuntimeFeatures>,
 }

@@ -36,7 +36,7 @@ pub(crate) fn relevant(message: Message, key: &Key) -> Answer {
                 _ if key.dnssec_ok && record.record_type() == RecordType::RRSIG => {}
                 _ => continue,
             }
-            answer.answers.push(capped(record));
+            answer.answers.push(accepted(record, &key.name));
         }
         match next.filter(|next| *next != owner) {
             Some(next) => owner = next,
@@ -50,7 +50,7 @@ pub(crate) fn relevant(message: Message, key: &Key) -> Answer {
             RecordType::NSEC | RecordType::NSEC3 | RecordType::RRSIG => key.dnssec_ok,
             _ => false,
         };
-        answer.authorities = authorities.iter().filter(is_proof).map(capped).collect();
+        answer.authorities = authorities.iter().filter(is_proof).map(|record| accepted(record, &key.name)).collect();
     }
     if !matches!(answer.code, ResponseCode::NoError | ResponseCode::NXDomain) {
         return Answer::empty(answer.code);
@@ -58,10 +58,29 @@ pub(crate) fn relevant(message: Message, key: &Key) -> Answer {
     answer
 }
 
-fn capped(record: &Record) -> Record {
+/// The record with a bounded TTL, and without the random case of the question: names that end like it refer to it in the message.
+fn accepted(record: &Record, question: &Name) -> Record {
     let mut record = record.clone();
     record.ttl = record.ttl.min(TTL_MAX);
+    record.name = restored(&record.name, question);
+    match &mut record.data {
+        RData::CNAME(target) => target.0 = restored(&target.0, question),
+        RData::NS(target) => target.0 = restored(&target.0, question),
+        RData::PTR(target) => target.0 = restored(&target.0, question),
+        RData::MX(exchanger) => exchanger.exchange = restored(&exchanger.exchange, question),
+        RData::SRV(service) => service.target = restored(&service.target, question),
+        _ => {}
+    }
     record
+}
+
+/// The name with the labels of the question where both end alike.
+fn restored(name: &Name, question: &Name) -> Name {
+    let ends = name.iter().rev().zip(question.iter().rev());
+    let shared = ends.take_while(|(one, other)| one.eq_ignore_ascii_case(other)).count();
+    let own = name.iter().take(name.iter().len().saturating_sub(shared));
+    let labels = own.chain(question.iter().skip(question.iter().len().saturating_sub(shared)));
+    Name::from_labels(labels).unwrap_or_else(|_| name.clone())
 }
 
 /// Whether `name` is `below` or a part of its end.
@@ -132,6 +151,14 @@ mod tests {
         );
         assert!(answer.answers.iter().all(|record| record.ttl == TTL_MAX));
         assert!(answer.authorities.is_empty() && answer.additionals.is_empty());
+    }
+
+    #[test]
+    fn case_of_the_question_is_restored() {
+        let records = vec![alias("wWw.EXample.", "Target.EXample."), address("Target.EXample.")];
+        let answer = relevant(response(records), &key());
+        let texts: Vec<String> = answer.answers.iter().map(|it| format!("{} {}", it.name, it.data)).collect();
+        assert_eq!(texts, ["www.example. Target.example.", "Target.example. 192.0.2.1"]);
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! One query to one server: over UDP, and over TCP if the response does not fit.
 //!
-//! Each query has its own socket and thus a random source port, and a random id. The socket is connected: the kernel drops packets
-//! of other senders.
+//! Each query has its own socket and thus a random source port, a random id, and letters of random case, which servers repeat in the
+//! question of the response. The socket is connected: the kernel drops packets of other senders.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query as Question};
+use hickory_proto::rr::Name;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UdpSocket};
@@ -49,18 +50,29 @@ pub(crate) fn random<const N: usize>() -> io::Result<[u8; N]> {
 pub(crate) async fn ask(server: SocketAddr, key: &Key, timeout: Duration) -> Result<Message, Failure> {
     let exchange = async {
         let id = u16::from_be_bytes(random()?);
-        let query = query(id, key)?;
+        let name = mixed_case(&key.name, random()?)?;
+        let query = query(id, key, &name)?;
         let response = over_udp(server, id, key, &query).await?;
-        if response.metadata.truncation { over_tcp(server, id, key, &query).await } else { Ok(response) }
+        // A forged packet, or one of the few servers that change the case: a connection cannot be forged that easily.
+        let has_case = response.queries.first().is_some_and(|question| question.name().eq_case(&name));
+        if response.metadata.truncation || !has_case { over_tcp(server, id, key, &query).await } else { Ok(response) }
     };
     tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(Failure::Late))
 }
 
-fn query(id: u16, key: &Key) -> io::Result<Vec<u8>> {
+/// The name with the case of each letter chosen by a bit. A name has at most 255 bytes.
+fn mixed_case(name: &Name, bits: [u8; 32]) -> io::Result<Name> {
+    let mut bits = bits.into_iter().flat_map(|byte| [1, 2, 4, 8, 16, 32, 64, 128].map(|mask| byte & mask != 0));
+    let mut mixed = |byte: &u8| if bits.next() == Some(true) { byte.to_ascii_uppercase() } else { *byte };
+    let labels: Vec<Vec<u8>> = name.iter().map(|label| label.iter().map(&mut mixed).collect()).collect();
+    Name::from_labels(labels.iter().map(Vec::as_slice)).map_err(io::Error::other)
+}
+
+fn query(id: u16, key: &Key, name: &Name) -> io::Result<Vec<u8>> {
     let mut message = Message::new(id, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
     message.metadata.checking_disabled = key.checking_disabled;
-    message.queries = vec![Question::query(key.name.clone(), key.record_type)];
+    message.queries = vec![Question::query(name.clone(), key.record_type)];
     let mut edns = Edns::new();
     edns.set_max_payload(UDP_BYTES_MAX).set_dnssec_ok(key.dnssec_ok);
     message.set_edns(edns);

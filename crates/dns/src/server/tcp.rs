@@ -20,10 +20,12 @@ use super::{Response, Server};
 use crate::message::QUERY_BYTES_MAX;
 use crate::metrics::Transport;
 
-/// Open connections,
+/// Maximum number of open connections.
 pub(crate) const CONNECTIONS_MAX: usize = 256;
-/// and those of one client address.
+/// Maximum number of open connections of one client address.
 pub(crate) const CONNECTIONS_PER_CLIENT_MAX: usize = 32;
+/// One address may have this part of the free places, so that a few greedy addresses leave some for others.
+const FREE_PART: usize = 4;
 /// Time limit for a query to arrive, and for a response to be taken.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Queries of one connection that wait for other servers. Further ones are not read.
@@ -46,7 +48,8 @@ impl Place {
         let mut counts = clients.lock();
         let all: usize = counts.values().sum();
         let own = counts.get(&address).copied().unwrap_or(0);
-        if all >= CONNECTIONS_MAX || own >= CONNECTIONS_PER_CLIENT_MAX {
+        let free = CONNECTIONS_MAX.saturating_sub(all);
+        if own >= CONNECTIONS_PER_CLIENT_MAX.min(free.div_ceil(FREE_PART)) {
             return None;
         }
         counts.insert(address, own.saturating_add(1));
@@ -171,5 +174,11 @@ mod tests {
         assert!(Place::take(&clients, IpAddr::from([192, 0, 2, 2])).is_some());
         places.pop();
         assert!(Place::take(&clients, one).is_some());
+        for last in 2..=16 {
+            let other = IpAddr::from([192, 0, 2, last]);
+            let taken: Vec<_> = std::iter::from_fn(|| Place::take(&clients, other)).collect();
+            assert!(!taken.is_empty(), "{last}");
+            places.extend(taken);
+        }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) const DNS_SERVICE: (&str, &str) = ("kube-system", "kube-dns");
 
 /// The result of a lookup.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum LookupResult {
     /// The name is not part of the zone.
     Outside,
     /// The answer.
@@ -57,14 +57,14 @@ impl Records {
 impl Zone {
     /// Answers a question with at most `limit` records.
     #[must_use]
-    pub fn lookup(&self, name: &Name, record_type: RecordType, limit: usize) -> Found {
+    pub fn lookup(&self, name: &Name, record_type: RecordType, limit: usize) -> LookupResult {
         let Some(mut found) = meaning(name, &self.domain) else { return self.reverse(name, record_type) };
         let mut answer = Answer { is_authoritative: true, ..Answer::empty(ResponseCode::NoError) };
         let mut owner = name.clone();
         for _ in 0..=ALIASES_MAX {
             match self.records(&found, record_type, limit) {
                 Records::Missing => {
-                    return Found::Answer(self.negative(answer, ResponseCode::NXDomain));
+                    return LookupResult::Answer(self.negative(answer, ResponseCode::NXDomain));
                 }
                 Records::Some(records, additionals) => {
                     answer.is_truncated = records.len() > limit;
@@ -73,23 +73,23 @@ impl Zone {
                     answer.answers.extend(records.map(|data| Record::from_rdata(owner.clone(), ttl, data)));
                     answer.additionals = additionals;
                     if answer.answers.is_empty() {
-                        return Found::Answer(self.negative(answer, ResponseCode::NoError));
+                        return LookupResult::Answer(self.negative(answer, ResponseCode::NoError));
                     }
-                    return Found::Answer(answer);
+                    return LookupResult::Answer(answer);
                 }
                 Records::Alias(target) => {
                     let alias = RData::CNAME(CNAME(target.clone()));
                     answer.answers.push(Record::from_rdata(owner, TTL, alias));
                     if record_type == RecordType::CNAME {
-                        return Found::Answer(answer);
+                        return LookupResult::Answer(answer);
                     }
-                    let Some(next) = meaning(&target, &self.domain) else { return Found::Alias(answer, target) };
+                    let Some(next) = meaning(&target, &self.domain) else { return LookupResult::Alias(answer, target) };
                     (found, owner) = (next, target);
                 }
             }
         }
         // External names that lead in a circle.
-        Found::Answer(Answer::empty(ResponseCode::ServFail))
+        LookupResult::Answer(Answer::empty(ResponseCode::ServFail))
     }
 
     /// Completes a negative answer. A name that is not known yet may exist.
@@ -172,8 +172,8 @@ impl Zone {
     }
 
     /// Names of an address of the cluster. Other addresses are outside of the zone.
-    fn reverse(&self, name: &Name, record_type: RecordType) -> Found {
-        let Some(address) = reverse_address(name) else { return Found::Outside };
+    fn reverse(&self, name: &Name, record_type: RecordType) -> LookupResult {
+        let Some(address) = reverse_address(name) else { return LookupResult::Outside };
         let first = (address, Text::default(), Text::default(), Text::default());
         let of_service = self.cluster_addresses.range(first.clone()..).take_while(|owner| owner.0 == address);
         let mut names: Vec<Name> =
@@ -186,15 +186,15 @@ impl Zone {
             );
         }
         if names.is_empty() {
-            return Found::Outside;
+            return LookupResult::Outside;
         }
         let mut answer = Answer { is_authoritative: true, ..Answer::empty(ResponseCode::NoError) };
         if record_type != RecordType::PTR {
-            return Found::Answer(self.negative(answer, ResponseCode::NoError));
+            return LookupResult::Answer(self.negative(answer, ResponseCode::NoError));
         }
         let pointers = names.into_iter().map(|target| RData::PTR(PTR(target)));
         answer.answers = pointers.map(|data| Record::from_rdata(name.clone(), TTL, data)).collect();
-        Found::Answer(answer)
+        LookupResult::Answer(answer)
     }
 }
 

@@ -3,10 +3,9 @@
 use std::net::IpAddr;
 
 use api::json::{ConvertError, Text, Value};
+use api::well_known::LABEL_SERVICE_NAME;
 use hickory_proto::rr::Name;
 
-/// Label of an EndpointSlice that names its Service.
-const LABEL_SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Maximum length of a label of a DNS name.
 const LABEL_MAX: usize = 63;
 

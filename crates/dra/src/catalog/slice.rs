@@ -49,7 +49,7 @@ pub(crate) struct Device {
 pub(crate) enum Nodes {
     One(Text),
     All,
-    Selected(Selected),
+    Selected(ParsedSelector),
     /// Selected by each device.
     PerDevice,
     /// No known selection.
@@ -58,7 +58,7 @@ pub(crate) enum Nodes {
 
 /// A selector of nodes.
 #[derive(Debug, Clone)]
-pub(crate) struct Selected {
+pub(crate) struct ParsedSelector {
     pub(crate) selector: NodeSelector,
     /// Parsed selector, or its error.
     parsed: Result<Arc<matching::node_selector::NodeSelector>, String>,
@@ -130,7 +130,7 @@ impl Nodes {
         match (name, selector) {
             (Some(name), _) if !name.is_empty() => Nodes::One(name.clone()),
             _ if all == Some(true) => Nodes::All,
-            (_, Some(selector)) => Nodes::Selected(Selected::new(selector, cache)),
+            (_, Some(selector)) => Nodes::Selected(ParsedSelector::new(selector, cache)),
             _ => Nodes::Unknown,
         }
     }
@@ -152,7 +152,7 @@ impl Nodes {
     }
 }
 
-impl Selected {
+impl ParsedSelector {
     fn new(selector: &NodeSelector, cache: &CompileCache) -> Self {
         // Slices take neither expressions nor versions, whatever pods may.
         let parsed = matching::node_selector::NodeSelector::new(selector, cache, &matching::Features::default());
@@ -162,7 +162,7 @@ impl Selected {
         } else {
             Err(format!("failed to parse node selector {}: {}", shown(selector), errors.message()))
         };
-        Selected { selector: selector.clone(), parsed }
+        ParsedSelector { selector: selector.clone(), parsed }
     }
 }
 

@@ -4,7 +4,7 @@
 //! measurements, for explanations, and for comparison with an exhaustive search.
 
 use cel::program::{Memory, Verdict};
-use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::compile::CompiledExpression;
 use cel_kubernetes::environments::device::Device;
 
 use super::meter::{Meter, Run};
@@ -27,7 +27,7 @@ pub enum Outcome {
 /// A search for the first set.
 #[derive(Debug)]
 pub struct FirstSet<'s> {
-    expression: &'s Compiled,
+    expression: &'s CompiledExpression,
     devices: &'s [&'s Device],
     cost_limit: u64,
     outlooks: Option<Outlooks>,
@@ -42,7 +42,7 @@ impl<'s> FirstSet<'s> {
     /// A search among devices in canonical order. Without outlooks it tries every set.
     #[must_use]
     pub fn new(
-        expression: &'s Compiled,
+        expression: &'s CompiledExpression,
         devices: &'s [&'s Device],
         cost_limit: u64,
         outlooks: Option<Outlooks>,

@@ -6,7 +6,7 @@ use cel::program::Verdict;
 
 use super::meter::Meter;
 use super::outlook::{EXHAUSTIVE_BELOW, Outlooks, Pool};
-use super::pruning::{Outlook, Partial, Pruning};
+use super::pruning::{Outlook, PartialSet, Pruning};
 
 /// Looks ahead by partial evaluation, during one search: expressions and devices must stay where they are in memory.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ impl LookAhead {
 }
 
 impl Pruning for LookAhead {
-    fn look_ahead(&mut self, set: &Partial<'_>) -> (Outlook, u64) {
+    fn look_ahead(&mut self, set: &PartialSet<'_>) -> (Outlook, u64) {
         let at = std::ptr::from_ref(set.expression).addr();
         let outlooks = self.expressions.entry(at).or_insert_with(|| Outlooks::new(self.exhaustive_below));
         let pools: Vec<Pool<'_>> =

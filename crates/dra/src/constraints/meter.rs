@@ -1,7 +1,7 @@
 //! The one place where set constraints are evaluated and metered.
 
 use cel::program::{Effort, Limits, Memory, Verdict};
-use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::compile::CompiledExpression;
 use cel_kubernetes::environments::device::Device;
 use cel_kubernetes::environments::devices::{Devices, PartialDevices};
 
@@ -32,7 +32,7 @@ const PARTIAL_COST_MAX: u64 = 1_000_000;
 
 impl Meter {
     /// Runs an expression.
-    pub fn run(&mut self, expression: &Compiled, memory: &mut Memory, run: &Run<'_>) -> Verdict {
+    pub fn run(&mut self, expression: &CompiledExpression, memory: &mut Memory, run: &Run<'_>) -> Verdict {
         let (verdict, cost) = match run {
             Run::Whole(devices) => {
                 self.whole = self.whole.saturating_add(1);

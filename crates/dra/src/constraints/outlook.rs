@@ -10,7 +10,7 @@ mod satisfiable;
 use std::collections::{BTreeSet, HashMap};
 
 use cel::program::{Effort, Memory, Verdict};
-use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::compile::CompiledExpression;
 use cel_kubernetes::environments::device::Device;
 use cel_kubernetes::environments::devices::PartialDevices;
 
@@ -93,7 +93,7 @@ impl Outlooks {
     /// The chosen devices are in canonical order. The devices must not move in memory as long as this is used.
     pub fn judge(
         &mut self,
-        expression: &Compiled,
+        expression: &CompiledExpression,
         chosen: &[PlacedDevice<'_>],
         pools: &[Pool<'_>],
         meter: &mut Meter,
@@ -183,7 +183,7 @@ impl Outlooks {
 /// The sets that are left to choose from.
 #[derive(Debug)]
 struct Sets<'d> {
-    expression: &'d Compiled,
+    expression: &'d CompiledExpression,
     chosen: Vec<NumberedDevice<'d>>,
     pools: Vec<(usize, Vec<NumberedDevice<'d>>)>,
     chosen_first: bool,

@@ -18,18 +18,18 @@ pub struct PlacedDevice<'p> {
 
 /// A set of which a part is chosen.
 #[derive(Debug)]
-pub struct Partial<'p> {
+pub struct PartialSet<'p> {
     /// The constraint.
     pub expression: &'p SetExpression,
     /// The devices chosen so far, in canonical order.
     pub chosen: &'p [PlacedDevice<'p>],
     /// Open choices by request. Completions are among these; not all of these need be possible.
-    pub open: &'p [Open<'p>],
+    pub open: &'p [OpenChoice<'p>],
 }
 
 /// Open choice of a request.
 #[derive(Debug)]
-pub struct Open<'p> {
+pub struct OpenChoice<'p> {
     /// Number of devices to choose.
     pub places: usize,
     /// Candidates in canonical order, without repetition.
@@ -68,7 +68,7 @@ impl Outlook {
 /// Looks ahead, for one search.
 pub trait Pruning {
     /// Returns the possible results of a set's completions, and the cost.
-    fn look_ahead(&mut self, set: &Partial<'_>) -> (Outlook, u64);
+    fn look_ahead(&mut self, set: &PartialSet<'_>) -> (Outlook, u64);
 
     /// Number of failed branches after which equivalent devices are determined.
     fn patience(&self) -> u64 {

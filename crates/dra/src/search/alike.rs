@@ -18,7 +18,7 @@ use cel_kubernetes::reads::{ELEMENT, Reads};
 
 use super::Search;
 use crate::catalog::Nodes;
-use crate::claims::{Ask, Claims};
+use crate::claims::{Claims, RequestAlternative};
 use crate::constraints::Rule;
 use crate::ids::{CandidateId, Table};
 use crate::pools::Candidate;
@@ -35,7 +35,7 @@ pub(super) struct Equivalence {
 
 impl Search<'_, '_> {
     /// Records a failed branch with this candidate; returns its equivalence class.
-    pub(super) fn note_failure(&mut self, ask: &Ask, id: CandidateId) -> Option<u32> {
+    pub(super) fn note_failure(&mut self, ask: &RequestAlternative, id: CandidateId) -> Option<u32> {
         // Administrators also get devices that others have, which are not free for everybody.
         let patience = self.pruning.as_ref().filter(|_| !ask.admin_access)?.patience();
         self.alike.failures = self.alike.failures.saturating_add(1);

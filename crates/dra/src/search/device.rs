@@ -6,8 +6,8 @@ use api::resource::v1::DeviceAttribute;
 
 use super::{CounterUse, Pick, Search};
 use crate::capacity::{self, Amounts};
-use crate::claims::Ask;
-use crate::compatibility::Common;
+use crate::claims::RequestAlternative;
+use crate::compatibility::CommonGroups;
 use crate::constraints::Rule;
 use crate::counters::Ledger;
 use crate::error::{Error, RequestProblem};
@@ -19,7 +19,7 @@ use crate::taints;
 #[derive(Debug, Default)]
 pub(super) struct Undo {
     /// By counter set: the previous common groups.
-    groups: Vec<(usize, Common)>,
+    groups: Vec<(usize, CommonGroups)>,
     drew_counters: bool,
     constraints: usize,
     is_taken: bool,
@@ -177,7 +177,7 @@ impl Search<'_, '_> {
             let here = pool.candidates.iter().map(|id| pools.candidates.of(*id));
             let here = here.filter(|it| is_used(&it.device().name)).map(|it| &it.consumption);
             let elsewhere = pool.elsewhere.iter().filter(|(name, _)| is_used(name)).map(|(_, it)| it);
-            let mut groups = vec![Common::default(); pool.counters.set_count()];
+            let mut groups = vec![CommonGroups::default(); pool.counters.set_count()];
             for (set, declared) in here.clone().chain(elsewhere.clone()).flat_map(|it| &it.groups) {
                 if let Some(common) = groups.get_mut(*set) {
                     *common = common.with(declared);
@@ -215,7 +215,7 @@ impl Search<'_, '_> {
     fn satisfies_constraints(
         &mut self,
         claim: ClaimId,
-        ask: &Ask,
+        ask: &RequestAlternative,
         id: CandidateId,
         undo: &mut Undo,
     ) -> Result<bool, Error> {
@@ -246,7 +246,12 @@ impl Search<'_, '_> {
     }
 
     /// An attribute: one that the request derives, or one that the driver publishes.
-    fn attribute(&mut self, ask: &Ask, id: CandidateId, name: &str) -> Result<Option<Arc<DeviceAttribute>>, Error> {
+    fn attribute(
+        &mut self,
+        ask: &RequestAlternative,
+        id: CandidateId,
+        name: &str,
+    ) -> Result<Option<Arc<DeviceAttribute>>, Error> {
         let candidate = self.pools.candidates.of(id);
         let Some(program) = ask.derived.get(name) else { return Ok(candidate.model().attribute(name).cloned()) };
         let program = program.as_ref().map_err(Error::clone)?;
@@ -268,6 +273,6 @@ impl Search<'_, '_> {
     }
 }
 
-fn request_name<'c>(claims: &'c crate::Claims, claim: ClaimId, ask: &'c Ask) -> &'c api::json::Text {
+fn request_name<'c>(claims: &'c crate::Claims, claim: ClaimId, ask: &'c RequestAlternative) -> &'c api::json::Text {
     claims.claims.of(claim).requests.get(ask.request).map_or(&ask.name, |request| &request.name)
 }

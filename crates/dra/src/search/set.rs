@@ -7,9 +7,9 @@ use std::collections::HashMap;
 
 use cel_kubernetes::environments::device::Device;
 
-use super::{At, FailedSet, Search, Stop};
+use super::{FailedSet, Search, SearchPosition, Stop};
 use crate::claims::Count;
-use crate::constraints::pruning::{Open, Partial, PlacedDevice};
+use crate::constraints::pruning::{OpenChoice, PartialSet, PlacedDevice};
 use crate::constraints::{Constraint, Rule};
 use crate::error::{Error, with_hint};
 use crate::expressions::{Answer, SetExpression};
@@ -49,14 +49,14 @@ impl<'s> Search<'s, '_> {
         if chosen.is_empty() {
             return Ok(true);
         }
-        self.tell(|pools| Step::Evaluating { expression: expression.text().clone(), devices: pools.names(&chosen) });
+        self.report(|pools| Step::Evaluating { expression: expression.text().clone(), devices: pools.names(&chosen) });
         let answer = match self.seen(&chosen) {
             Ok(devices) => {
                 let (answer, cost) = expression.ask(&devices);
                 self.effort.evaluations = self.effort.evaluations.saturating_add(1);
                 self.spend(cost)?;
                 if let Answer::No = answer {
-                    self.tell(|_| Step::NotSatisfied { actual_cost: cost });
+                    self.report(|_| Step::NotSatisfied { actual_cost: cost });
                 }
                 answer
             }
@@ -115,7 +115,7 @@ impl<'s> Search<'s, '_> {
     }
 
     /// Whether no completion of the chosen devices can satisfy the set constraints, and none would be an error.
-    pub(super) fn is_hopeless(&mut self, claim: ClaimId, at: At, start: usize) -> Result<bool, Stop> {
+    pub(super) fn is_hopeless(&mut self, claim: ClaimId, at: SearchPosition, start: usize) -> Result<bool, Stop> {
         let claims = self.claims;
         if self.pruning.is_none() || !claims.claims.of(claim).is_canonical() || !self.has_domains(claim) {
             return Ok(false);
@@ -142,9 +142,9 @@ impl<'s> Search<'s, '_> {
                     return Ok(false);
                 };
                 let candidates = open.iter().zip(&candidates);
-                let open: Vec<Open<'_>> =
-                    candidates.map(|(open, candidates)| Open { places: open.places, candidates }).collect();
-                let set = Partial { expression, chosen: &chosen, open: &open };
+                let open: Vec<OpenChoice<'_>> =
+                    candidates.map(|(open, candidates)| OpenChoice { places: open.places, candidates }).collect();
+                let set = PartialSet { expression, chosen: &chosen, open: &open };
                 // The devices are borrowed from the pools, not from the search.
                 let Some(pruning) = self.pruning.take() else { return Ok(false) };
                 let answer = pruning.look_ahead(&set);
@@ -154,7 +154,7 @@ impl<'s> Search<'s, '_> {
             self.spend(cost)?;
             if outlook.is_hopeless() {
                 self.effort.cuts = self.effort.cuts.saturating_add(1);
-                self.tell(|pools| Step::Cut { devices: pools.names(&chosen) });
+                self.report(|pools| Step::Cut { devices: pools.names(&chosen) });
                 return Ok(true);
             }
             if outlook.may_fail {
@@ -165,7 +165,13 @@ impl<'s> Search<'s, '_> {
     }
 
     /// Returns the open choices of the requests from here on; `None` if they cannot be determined.
-    fn open(&self, claim: ClaimId, constraint: &Constraint, at: At, start: usize) -> Option<Vec<OpenRequest>> {
+    fn open(
+        &self,
+        claim: ClaimId,
+        constraint: &Constraint,
+        at: SearchPosition,
+        start: usize,
+    ) -> Option<Vec<OpenRequest>> {
         let domains = self.domains.claims.get(&claim)?.as_ref()?;
         let requests = self.claims.claims.of(claim).requests.iter().enumerate();
         let mut open = Vec::new();

@@ -6,7 +6,7 @@ use api::time::Timestamp;
 
 const FIRST: Duration = Duration::from_secs(10);
 const MAX: Duration = Duration::from_secs(300);
-/// Attempts that far apart have nothing to do with each other.
+/// Time between two attempts after which the delay starts over.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// The pause of something that fails repeatedly.

@@ -37,7 +37,7 @@ struct Driver {
 
 /// A prepared claim of a pod.
 #[derive(Debug, Clone)]
-struct Prepared {
+struct PreparedDevices {
     /// Name of the claim in the pod.
     name: Text,
     claim: Claim,
@@ -52,7 +52,7 @@ struct Prepared {
 pub(super) struct Devices {
     drivers: Mutex<BTreeMap<String, Driver>>,
     /// By the uid of the pod.
-    prepared: Mutex<HashMap<Text, Vec<Prepared>>>,
+    prepared: Mutex<HashMap<Text, Vec<PreparedDevices>>>,
 }
 
 impl Devices {
@@ -140,7 +140,7 @@ impl Devices {
                     return Err(failed(&result.error));
                 }
                 let (name, devices, requests) = (name.clone(), result.devices, extended_requests(pod, claim));
-                all.push(Prepared { name, claim: asked, driver: driver.to_string(), devices, requests });
+                all.push(PreparedDevices { name, claim: asked, driver: driver.to_string(), devices, requests });
             }
         }
         self.prepared.lock().insert(pod.metadata.uid.clone(), all);
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn containers_get_the_devices_of_their_requests() {
         let devices = Devices::default();
-        let prepared = Prepared {
+        let prepared = PreparedDevices {
             name: "gpus".into(),
             claim: Claim::default(),
             driver: "d".to_owned(),
@@ -283,7 +283,7 @@ mod tests {
         let claim: ResourceClaim = api::json::from_value(&read(r#"{"metadata": {"name": "made"}}"#)).unwrap();
         let other: ResourceClaim = api::json::from_value(&read(r#"{"metadata": {"name": "other"}}"#)).unwrap();
         assert!(extended_requests(&pod, &other).is_empty());
-        let prepared = Prepared {
+        let prepared = PreparedDevices {
             name: Text::default(),
             claim: Claim::default(),
             driver: "d".to_owned(),

@@ -11,7 +11,7 @@ use crate::static_pods;
 
 use super::manifest::{self, amount};
 use super::sources::{Holder, Sources};
-use super::volumes::Mounted;
+use super::volumes::MountedVolumes;
 
 /// Largest file of variables, in bytes.
 const ENV_FILE_BYTES_MAX: u64 = 1 << 20;
@@ -100,7 +100,7 @@ pub(super) async fn variables(
     manifest: &Value,
     container: &Value,
     facts: &Facts,
-    mounted: &Mounted,
+    mounted: &MountedVolumes,
 ) -> Result<Variables, String> {
     let namespace = pod.metadata.namespace.as_str();
     let mut variables = Variables::default();
@@ -156,7 +156,7 @@ async fn add_all(sources: &Sources, namespace: &str, source: &Value, variables: 
 }
 
 /// The value of a `fileKeyRef`: a variable in a file that an earlier container left in a volume.
-fn of_file(mounted: &Mounted, from: &Value) -> Result<Option<String>, String> {
+fn of_file(mounted: &MountedVolumes, from: &Value) -> Result<Option<String>, String> {
     let field = |name: &str| from.text_at(&["fileKeyRef", name]);
     let (volume, key, path) = (field("volumeName"), field("key"), field("path"));
     let root =

@@ -22,12 +22,12 @@ use client::events::Severity::{self, Normal, Warning};
 
 /// A failure that makes a container wait: the reason, and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Waiting {
+pub(super) struct WaitingReason {
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-impl Waiting {
+impl WaitingReason {
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }
@@ -37,7 +37,17 @@ impl Waiting {
 #[derive(Default)]
 pub(super) struct Images {
     /// By the pod's uid and the image.
-    attempts: Mutex<HashMap<(String, String), (BackOff, String)>>,
+    attempts: Mutex<HashMap<(String, String), Attempt>>,
+}
+
+/// Failed pulls of an image for a pod.
+#[derive(Debug, Default)]
+struct Attempt {
+    back_off: BackOff,
+    /// The last failure.
+    why: String,
+    /// Pull secrets that the last attempt did not find.
+    missing_secrets: Vec<String>,
 }
 
 /// An image that is wanted, for a container or for a volume of the pod.
@@ -55,7 +65,7 @@ pub(super) struct WantedImage<'w> {
 }
 
 impl WantedImage<'_> {
-    fn tell(&self, events: &Events, severity: Severity, reason: &str, message: &str) {
+    fn report(&self, events: &Events, severity: Severity, reason: &str, message: &str) {
         match self.container {
             Some((kind, container)) => events.container(self.pod, kind, container, severity, reason, message),
             None => events.pod(self.pod, severity, reason, message),
@@ -64,13 +74,19 @@ impl WantedImage<'_> {
 }
 
 impl Images {
-    fn attempts(&self) -> MutexGuard<'_, HashMap<(String, String), (BackOff, String)>> {
+    fn attempts(&self) -> MutexGuard<'_, HashMap<(String, String), Attempt>> {
         self.attempts.lock()
     }
 
     /// Drops the state of a pod's pulls.
     pub(super) fn forget(&self, uid: &str) {
         self.attempts().retain(|(of, _), _| of != uid);
+    }
+
+    /// The pull secrets that the last failed pull of an image did not find.
+    pub(super) fn missing_secrets(&self, pod: &Pod, name: &str) -> Vec<String> {
+        let key = (pod.metadata.uid.to_string(), name.to_owned());
+        self.attempts().get(&key).map(|it| it.missing_secrets.clone()).unwrap_or_default()
     }
 
     /// Makes an image present and returns it.
@@ -80,18 +96,18 @@ impl Images {
         sources: &Sources,
         events: &Events,
         wanted: &WantedImage<'_>,
-    ) -> Result<m::Image, Waiting> {
+    ) -> Result<m::Image, WaitingReason> {
         let name = wanted.name;
-        let tell = |severity, reason, message: &str| wanted.tell(events, severity, reason, message);
+        let report = |severity, reason, message: &str| wanted.report(events, severity, reason, message);
         if let Err(why) = check_name(name) {
             let message = format!("Failed to apply default image tag \"{name}\": {why}");
-            tell(Warning, "InspectFailed", &message);
-            return Err(Waiting::new("InvalidImageName", message));
+            report(Warning, "InspectFailed", &message);
+            return Err(WaitingReason::new("InvalidImageName", message));
         }
         let present = image(runtime, name).await.map_err(|status| {
             let message = format!("Failed to inspect image \"{name}\": {}", shown(&status));
-            tell(Warning, "InspectFailed", &message);
-            Waiting::new("ImageInspectError", message)
+            report(Warning, "InspectFailed", &message);
+            WaitingReason::new("ImageInspectError", message)
         })?;
         let policy = match wanted.policy {
             "" => "IfNotPresent",
@@ -101,13 +117,13 @@ impl Images {
             ("IfNotPresent" | "Never", Some(present)) => {
                 let message =
                     format!("Container image \"{name}\" already present on machine and can be accessed by the pod");
-                tell(Normal, "Pulled", &message);
+                report(Normal, "Pulled", &message);
                 return Ok(present);
             }
             ("Never", None) => {
                 let message = format!("Container image \"{name}\" is not present with pull policy of Never");
-                tell(Warning, "ErrImageNeverPull", &message);
-                return Err(Waiting::new("ErrImageNeverPull", message));
+                report(Warning, "ErrImageNeverPull", &message);
+                return Err(WaitingReason::new("ErrImageNeverPull", message));
             }
             _ => {}
         }
@@ -121,20 +137,21 @@ impl Images {
         events: &Events,
         wanted: &WantedImage<'_>,
         name: &str,
-    ) -> Result<m::Image, Waiting> {
-        let tell = |severity, reason, message: &str| wanted.tell(events, severity, reason, message);
+    ) -> Result<m::Image, WaitingReason> {
+        let report = |severity, reason, message: &str| wanted.report(events, severity, reason, message);
         let key = (wanted.pod.metadata.uid.to_string(), name.to_owned());
-        let held = self.attempts().get(&key).and_then(|(back_off, why)| back_off.left(wanted.now).map(|_| why.clone()));
+        let held = self.attempts().get(&key).and_then(|it| it.back_off.left(wanted.now).map(|_| it.why.clone()));
         if let Some(why) = held {
             let message = format!("Back-off pulling image \"{name}\"");
-            tell(Normal, "BackOff", &message);
-            return Err(Waiting::new("ImagePullBackOff", format!("{message}: {why}")));
+            report(Normal, "BackOff", &message);
+            return Err(WaitingReason::new("ImagePullBackOff", format!("{message}: {why}")));
         }
-        tell(Normal, "Pulling", &format!("Pulling image \"{name}\""));
+        report(Normal, "Pulling", &format!("Pulling image \"{name}\""));
         let begun = std::time::Instant::now();
         let spec = m::ImageSpec { image: name.to_owned(), ..m::ImageSpec::default() };
         let mut outcome = None;
-        for auth in credentials(sources, events, wanted, name).await {
+        let (credentials, missing_secrets) = credentials(sources, wanted, name).await;
+        for auth in credentials {
             let request =
                 m::PullImageRequest { image: Some(spec.clone()), auth, sandbox_config: Some(wanted.sandbox.clone()) };
             let answer = runtime.pull_image(request).await;
@@ -158,17 +175,18 @@ impl Images {
                     pulled.size,
                     took = seconds(took)
                 );
-                tell(Normal, "Pulled", &message);
+                report(Normal, "Pulled", &message);
                 Ok(pulled)
             }
             Err(status) => {
                 let why = shown(&status);
-                tell(Warning, "Failed", &format!("Failed to pull image \"{name}\": {why}"));
+                report(Warning, "Failed", &format!("Failed to pull image \"{name}\": {why}"));
                 let mut attempts = self.attempts();
-                let (back_off, known) = attempts.entry(key).or_default();
-                back_off.fail(wanted.now);
-                *known = format!("ErrImagePull: {why}");
-                Err(Waiting::new("ErrImagePull", why))
+                let attempt = attempts.entry(key).or_default();
+                attempt.back_off.fail(wanted.now);
+                attempt.why = format!("ErrImagePull: {why}");
+                attempt.missing_secrets = missing_secrets;
+                Err(WaitingReason::new("ErrImagePull", why))
             }
         }
     }
@@ -235,13 +253,12 @@ fn registry(name: &str) -> &str {
     name.split_once('/').map(|(first, _)| first).filter(|first| is_registry(first)).unwrap_or("docker.io")
 }
 
-/// The credentials to try, one after the other; `None` is an anonymous pull.
+/// The credentials to try, one after the other; `None` is an anonymous pull. Also returns the secrets that were not found.
 async fn credentials(
     sources: &Sources,
-    events: &Events,
     wanted: &WantedImage<'_>,
     name: &str,
-) -> Vec<Option<m::AuthConfig>> {
+) -> (Vec<Option<m::AuthConfig>>, Vec<String>) {
     let mut found = Vec::new();
     let mut missing = Vec::new();
     for secret in wanted.manifest.list_at(&["spec", "imagePullSecrets"]) {
@@ -257,14 +274,8 @@ async fn credentials(
             _ => missing.push(secret.to_owned()),
         }
     }
-    if !missing.is_empty() {
-        let message = format!(
-            "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
-            missing.join(", ")
-        );
-        events.pod(wanted.pod, Warning, "FailedToRetrieveImagePullSecret", &message);
-    }
-    if found.is_empty() { vec![None] } else { found.into_iter().map(Some).collect() }
+    let all = if found.is_empty() { vec![None] } else { found.into_iter().map(Some).collect() };
+    (all, missing)
 }
 
 fn matching_credentials(all: &Value, registry: &str) -> Vec<m::AuthConfig> {

@@ -3,17 +3,19 @@
 //! Files are read from the end as far as is needed, and never more than a bound. Rotated files are `FILE.1` (newest) to
 //! `FILE.4`.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use api::json::Text;
 use api::time::Timestamp;
 
 use crate::logs::Line;
 
 /// The most that is read of one file.
 const READ_BYTES_MAX: u64 = 10 << 20;
-/// A log file of this size is rotated,
+/// Size at which a log file is rotated.
 const ROTATE_BYTES: u64 = 10 << 20;
 /// Number of files to keep of a container, including the current one.
 const FILES_MAX: u32 = 5;
@@ -67,6 +69,25 @@ pub(super) fn tail(path: &Path, bytes: usize, lines: usize) -> String {
     text.split_off(start)
 }
 
+/// The uids of pods with a log file that is to be rotated. The directory of a pod's logs ends with its uid.
+pub(super) fn with_long_files(directory: &Path, uids: &HashSet<Text>) -> Vec<Text> {
+    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_long = |file: &Path| {
+        let is_current = file.extension().is_some_and(|it| it == "log");
+        is_current && std::fs::metadata(file).is_ok_and(|it| it.len() >= ROTATE_BYTES)
+    };
+    let mut found = Vec::new();
+    for of_pod in entries(directory) {
+        let name = of_pod.file_name().and_then(|it| it.to_str()).unwrap_or_default();
+        let uid = name.rsplit('_').next().unwrap_or_default();
+        let has_long = || entries(&of_pod).any(|of_container| entries(&of_container).any(|file| is_long(&file)));
+        if uids.contains(uid) && has_long() {
+            found.push(uid.into());
+        }
+    }
+    found
+}
+
 /// Rotates a log file that has become too long; returns whether the runtime must reopen it.
 pub(super) fn rotate(path: &Path) -> std::io::Result<bool> {
     if std::fs::metadata(path)?.len() < ROTATE_BYTES {
@@ -108,6 +129,23 @@ mod tests {
         assert_eq!(tail(&path, 100, 1), "cd\n");
         assert_eq!(tail(&path, 4, 10), "\ncd\n");
         assert_eq!(tail(&directory.path().join("none"), 4, 10), "");
+    }
+
+    #[test]
+    fn pods_with_long_files_are_found() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = |pod: &str, name: &str, length: u64| {
+            let container = directory.path().join(pod).join("c");
+            std::fs::create_dir_all(&container).unwrap();
+            File::create(container.join(name)).unwrap().set_len(length).unwrap();
+        };
+        file("ns_long_1", "0.log", ROTATE_BYTES);
+        file("ns_short_2", "0.log", ROTATE_BYTES - 1);
+        file("ns_rotated_3", "0.log.1", ROTATE_BYTES);
+        file("ns_other_4", "0.log", ROTATE_BYTES);
+        let uids: HashSet<Text> = ["1", "2", "3", "5"].into_iter().map(Text::from).collect();
+        let found = with_long_files(directory.path(), &uids);
+        assert_eq!(found.iter().map(Text::as_str).collect::<Vec<_>>(), ["1"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use api::core::v1::Pod;
 use cri::messages as m;
 
-use super::{Containers, Shared, log_files};
+use super::{Containers, SharedState, log_files};
 use crate::logs;
 
 /// The most that is read at once after the first piece.
@@ -17,7 +17,7 @@ const PIECE_BYTES_MAX: u64 = 1 << 20;
 
 /// A log that is being read.
 pub struct LogReader {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     id: String,
     path: PathBuf,
     options: logs::Options,

@@ -2,19 +2,20 @@
 
 use std::collections::HashMap;
 
+use api::core::v1::{Pod, ResourceList};
 use api::json::{Text, Value};
 use api::time::Timestamp;
 use cri::messages as m;
+use matching::resources;
 
-use super::configs::RESOURCES;
 use super::log_files;
 use super::manifest::{self, Kind, is_sidecar, restarts};
 use super::probes::Results;
 use super::snapshot::{Run, Snapshot, time};
 use super::sync::{Turn, Work};
-use crate::runtime::{Container, Ended, Observation, State};
+use crate::runtime::{Container, ContainerTermination, Observation, State};
 
-/// Bytes of a termination message from its file,
+/// Maximum size of a termination message from its file.
 const MESSAGE_BYTES: usize = 4096;
 /// Limits on the container's output: bytes and lines.
 const OUTPUT_BYTES: usize = 2048;
@@ -30,6 +31,8 @@ impl Turn<'_> {
             had_sandbox: !snapshot.sandboxes.is_empty(),
             may_run: has_sandbox || snapshot.running().next().is_some(),
             addresses: Some(work.addresses.clone()),
+            resize: work.allocation.conditions(),
+            resources: Some(whole_resources(self.pod)),
             ..Observation::default()
         };
         for (kind, container) in manifest::containers(self.manifest) {
@@ -74,7 +77,7 @@ impl Turn<'_> {
         if !resolved.is_empty() && !resolved.starts_with("sha256:") {
             shown.image = resolved.into();
         }
-        shown.fields.extend(run_fields(container, newest));
+        shown.fields.extend(run_fields(container, newest, work));
         shown.last_end = runs.get(1).map(|run| self.end(run, container)).or_else(|| self.known_end(kind, &shown));
         match newest.status.state() {
             m::ContainerState::Running if is_current => {
@@ -104,7 +107,7 @@ impl Turn<'_> {
     }
 
     /// The end of the run before this one by the pod's status: the runtime keeps one run that ended, not two.
-    fn known_end(&self, kind: Kind, shown: &Container) -> Option<Ended> {
+    fn known_end(&self, kind: Kind, shown: &Container) -> Option<ContainerTermination> {
         if shown.restarts == 0 {
             return None;
         }
@@ -120,7 +123,7 @@ impl Turn<'_> {
         let end = &last?;
         let time = |field: &str| end.str_at(&[field]).and_then(|it| Timestamp::parse(it).ok()).unwrap_or(self.now);
         let text_of = |field: &str| Text::from(end.text_at(&[field]));
-        Some(Ended {
+        Some(ContainerTermination {
             exit_code: end.i64_at(&["exitCode"]).and_then(|it| i32::try_from(it).ok()).unwrap_or(0),
             started: time("startedAt"),
             finished: time("finishedAt"),
@@ -141,12 +144,12 @@ impl Turn<'_> {
         shown.restarts = lost.restart_count;
         if kind == Kind::Main && !restarts(self.manifest, kind, container, 137) {
             shown.container_id = lost.container_id.clone();
-            shown.state = State::Ended(Ended {
+            shown.state = State::Ended(ContainerTermination {
                 word: "ContainerStatusUnknown".into(),
                 message:
                     "The container could not be located when the pod was deleted.  The container used to be Running"
                         .into(),
-                ..Ended::new(137, self.now, self.now)
+                ..ContainerTermination::new(137, self.now, self.now)
             });
         }
     }
@@ -155,13 +158,13 @@ impl Turn<'_> {
         format!("{}://{}", self.shared.runtime_name, run.status.id).into()
     }
 
-    fn end(&self, run: &Run, container: &Value) -> Ended {
+    fn end(&self, run: &Run, container: &Value) -> ContainerTermination {
         let status = &run.status;
         let (exit_code, word) = match status.state() {
             m::ContainerState::Unknown => (255, "Unknown"),
             _ => (status.exit_code, status.reason.as_str()),
         };
-        Ended {
+        ContainerTermination {
             exit_code,
             started: time(status.started_at),
             finished: time(status.finished_at),
@@ -188,6 +191,12 @@ impl Turn<'_> {
     }
 }
 
+/// Requests and limits of a pod as a whole.
+fn whole_resources(pod: &Pod) -> (ResourceList, ResourceList) {
+    let options = resources::Options::default();
+    (resources::requests(&pod.spec, options), resources::limits(&pod.spec, options))
+}
+
 /// The volume mounts of a container as its status shows them.
 fn mount_fields(container: &Value) -> Vec<(&'static str, Value)> {
     let mounts = container.list("volumeMounts").iter().map(|mount| {
@@ -203,12 +212,13 @@ fn mount_fields(container: &Value) -> Vec<(&'static str, Value)> {
 }
 
 /// Resources and user of a container that was created.
-fn run_fields(container: &Value, run: &Run) -> Vec<(&'static str, Value)> {
-    // The resources with which it was created: a running container is not resized.
-    let created = run.status.annotations.get(RESOURCES).and_then(|text| api::json::parse(text.as_bytes()).ok());
-    let resources = created.or_else(|| container.get("resources").cloned()).unwrap_or_else(Value::object);
+fn run_fields(container: &Value, run: &Run, work: &Work) -> Vec<(&'static str, Value)> {
+    let allocated = container.get("resources").cloned().unwrap_or_else(Value::object);
+    let is_running = run.status.state() == m::ContainerState::Running;
+    let applied = work.allocation.of_run(container.text("name"), run).filter(|_| is_running);
+    let resources = applied.unwrap_or_else(|| allocated.clone());
     let mut fields = Vec::new();
-    if let Some(requests) = resources.get("requests").filter(|it| it.as_object().is_some_and(|it| !it.is_empty())) {
+    if let Some(requests) = allocated.get("requests").filter(|it| it.as_object().is_some_and(|it| !it.is_empty())) {
         fields.push(("allocatedResources", requests.clone()));
     }
     fields.push(("resources", resources));

@@ -11,6 +11,7 @@ use cri::messages::ContainerState;
 use super::configs::HASH;
 use super::manifest::{self, Kind, hash, is_sidecar, restarts};
 use super::probes::Results;
+use super::resize::Change;
 use super::snapshot::{Run, Snapshot};
 
 /// One step.
@@ -26,6 +27,8 @@ pub(super) enum Step {
         /// Time of the runtime at which it ended before.
         ended: Option<i64>,
     },
+    /// Gives running containers their allocated resources.
+    Resize,
     /// Ends a container that is to be started again.
     Kill { kind: Kind, name: String, why: String, grace: Option<i64> },
     /// All containers have ended: the rest is stopped.
@@ -40,6 +43,8 @@ pub(super) struct PlanInput<'k> {
     pub(super) manifest: &'k Value,
     /// Results of probes by the names of containers.
     pub(super) probes: &'k HashMap<String, Results>,
+    /// Running containers that lack their allocated resources.
+    pub(super) resized: &'k HashMap<String, Change>,
     /// Containers that are not to be started now.
     pub(super) held: &'k dyn Fn(&str) -> bool,
 }
@@ -155,8 +160,13 @@ fn main_step(known: &PlanInput<'_>, snapshot: &Snapshot, kind: Kind, container: 
             if made_from.is_some_and(|made_from| *made_from != hash(container)) {
                 return kill(format!("Container {name} definition changed, will be restarted"), None);
             }
-            let (word, grace) = known.probes.get(name)?.failed?;
-            kill(format!("Container {name} failed {word} probe, will be restarted"), grace)
+            if let Some((word, grace)) = known.probes.get(name).and_then(|it| it.failed) {
+                return kill(format!("Container {name} failed {word} probe, will be restarted"), grace);
+            }
+            match known.resized.get(name)? {
+                Change::Restart => kill(format!("Container {name} resize requires restart"), None),
+                Change::InPlace => Some(Step::Resize),
+            }
         }
         ContainerState::Exited | ContainerState::Unknown => {
             let again = restarts(known.manifest, kind, container, run.status.exit_code);

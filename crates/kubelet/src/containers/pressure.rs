@@ -1,8 +1,9 @@
-//! Resources of the node that run out: volumes above their limits, disk, and memory. Unused images are removed first, then
+//! Resources of the node that run out: disk and memory; and pods above their limits of local storage. Unused images are removed first, then
 //! pods are evicted, one at a time.
 //!
 //! `thresholds` decides when. Follows `pkg/kubelet/eviction` and `images/image_gc_manager.go` of Kubernetes, with their default thresholds and texts.
 
+mod local_storage;
 mod thresholds;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -21,13 +22,13 @@ use matching::resources::QosClass;
 use telemetry::logs::chain;
 use tracing::{debug, info};
 
-use self::thresholds::{Observations, Observed, Signal, Threshold, Tracker};
+use self::thresholds::{Observations, ObservedResource, Signal, Threshold, Tracker};
 pub use self::thresholds::{ThresholdFlags, Thresholds};
-use super::Shared;
+use super::SharedState;
 use super::configs::{CONTAINER_NAME, POD_UID};
 use super::manifest::{self, Kind, amount};
 use crate::fleet::EVICTED;
-use crate::runtime::{Ending, Pressure};
+use crate::runtime::{Pressure, Termination};
 
 /// Images are removed when the disk is fuller than the first, until it is emptier than the second, in percent.
 const IMAGES_PERCENT: (u64, u64) = (85, 80);
@@ -44,10 +45,29 @@ const FILES_MAX: usize = 200_000;
 #[derive(Default)]
 pub(super) struct PressureState {
     /// Pods that the node ends by itself.
-    pub(super) endings: Mutex<HashMap<Text, Ending>>,
+    pub(super) endings: Mutex<HashMap<Text, Termination>>,
     tracker: Mutex<Tracker>,
     /// Time of the last use of each image.
     images: Mutex<BTreeMap<String, Timestamp>>,
+    /// The image of sandboxes, which no container names.
+    sandbox_image: String,
+}
+
+impl PressureState {
+    /// The state of an agent whose runtime reports `info` about itself.
+    pub(super) fn new(info: &BTreeMap<String, String>) -> Self {
+        let config = info.get("config").and_then(|text| api::json::parse(text.as_bytes()).ok()).unwrap_or_default();
+        Self { sandbox_image: config.text("sandboxImage").to_owned(), ..Self::default() }
+    }
+
+    /// Whether an image is needed: by one of the containers, or by all sandboxes. containerd pins the image of sandboxes
+    /// from version 1.7 on; without it, no pod starts on a node that reaches no registry.
+    fn is_needed(&self, image: &m::Image, used: &HashSet<&str>) -> bool {
+        used.contains(image.id.as_str())
+            || image.repo_digests.iter().any(|it| used.contains(it.as_str()))
+            || image.pinned
+            || image.repo_tags.contains(&self.sandbox_image)
+    }
 }
 
 /// A candidate for eviction.
@@ -67,15 +87,15 @@ fn first(mut all: Vec<Candidate>) -> Option<Candidate> {
 }
 
 /// The bytes and inodes of a file system.
-fn file_system(path: &Path) -> Option<(Observed, Observed)> {
+fn file_system(path: &Path) -> Option<(ObservedResource, ObservedResource)> {
     let found = rustix::fs::statvfs(path).ok()?;
     let amount = |blocks: u64| i64::try_from(blocks.saturating_mul(found.f_frsize)).unwrap_or(i64::MAX);
     let count = |inodes: u64| i64::try_from(inodes).unwrap_or(i64::MAX);
-    let bytes = Observed { available: amount(found.f_bavail), capacity: amount(found.f_blocks) };
+    let bytes = ObservedResource { available: amount(found.f_bavail), capacity: amount(found.f_blocks) };
     // File systems that create inodes as needed have no limit.
     let inodes = match found.f_files {
-        0 => Observed { available: i64::MAX, capacity: 0 },
-        all => Observed { available: count(found.f_favail), capacity: count(all) },
+        0 => ObservedResource { available: i64::MAX, capacity: 0 },
+        all => ObservedResource { available: count(found.f_favail), capacity: count(all) },
     };
     Some((bytes, inodes))
 }
@@ -122,9 +142,9 @@ fn quantity(bytes: i64) -> String {
     Quantity::new(bytes, Format::BinarySi).to_string()
 }
 
-impl Shared {
+impl SharedState {
     /// The end of a pod that the node decided; nothing if it did not.
-    pub(super) fn ending(&self, uid: &str) -> Option<Ending> {
+    pub(super) fn ending(&self, uid: &str) -> Option<Termination> {
         self.pressure.endings.lock().get(uid).cloned()
     }
 
@@ -140,7 +160,7 @@ impl Shared {
     /// Looks after volumes, disk and memory once. At most one pod is evicted for the node's resources.
     pub(super) async fn relieve(&self) {
         let now = self.clock.now();
-        self.check_volumes().await;
+        self.check_local_storage().await;
         self.note_images(now).await;
         let images = self.image_directory().await;
         if let Some(path) = images.as_deref().filter(|path| used_percent(path).is_some_and(|it| it > IMAGES_PERCENT.0))
@@ -172,7 +192,7 @@ impl Shared {
         let mut seen = Observations::new();
         let memory = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| available_memory(&text));
         if let Some(available) = memory {
-            seen.insert(Signal::Memory, Observed { available, capacity: self.facts.memory });
+            seen.insert(Signal::Memory, ObservedResource { available, capacity: self.facts.memory });
         }
         if let Some((bytes, inodes)) = file_system(&self.root) {
             seen.insert(Signal::Disk, bytes);
@@ -182,7 +202,7 @@ impl Shared {
     }
 
     fn evict(&self, pod: &Pod, message: String, grace: i64) {
-        let ending = Ending { reason: EVICTED, message, grace: Some(grace) };
+        let ending = Termination { reason: EVICTED, message, grace: Some(grace) };
         if self.pressure.endings.lock().insert(pod.metadata.uid.clone(), ending).is_none() {
             info!(pod = %pod.metadata.key(), "Evicting pod");
             self.wake(pod);
@@ -194,8 +214,8 @@ impl Shared {
         if threshold.is_hard() { HARD_GRACE } else { self.thresholds.max_pod_grace }
     }
 
-    /// Pods that this agent runs, with their manifests.
-    async fn active(&self) -> Vec<(Pod, std::sync::Arc<Value>)> {
+    /// Pods that this agent runs and whose manifests are wanted, with the manifests.
+    async fn active(&self, is_wanted: impl Fn(&Value) -> bool) -> Vec<(Pod, std::sync::Arc<Value>)> {
         let states: Vec<_> = self.pods().values().cloned().collect();
         let mut active = Vec::new();
         for state in states {
@@ -204,7 +224,7 @@ impl Shared {
             }
             // A pod that is being worked on is looked at the next time.
             let Ok(work) = state.work.try_lock() else { continue };
-            let manifest = work.manifest.clone();
+            let manifest = work.manifest.clone().filter(|it| is_wanted(it));
             if let Some((pod, manifest)) =
                 manifest.and_then(|it| Some((api::json::from_value::<Pod>(&it).ok()?, it.clone())))
             {
@@ -212,28 +232,6 @@ impl Shared {
             }
         }
         active
-    }
-
-    /// Evicts pods whose volumes on disk exceed their limits.
-    async fn check_volumes(&self) {
-        for (pod, manifest) in self.active().await {
-            for volume in manifest.list_at(&["spec", "volumes"]) {
-                let source = volume.get("emptyDir");
-                let Some(source) = source.filter(|it| it.text("medium") != "Memory") else { continue };
-                let given = source.text("sizeLimit");
-                let Some(limit) = Quantity::parse(given).ok().map(|it| it.value()).filter(|it| *it > 0) else {
-                    continue;
-                };
-                let name = volume.text("name").to_owned();
-                let path = self.directory(&pod.metadata.uid).join("volumes/kubernetes.io~empty-dir").join(&name);
-                let used = tokio::task::spawn_blocking(move || usage(&path, limit)).await.unwrap_or(0);
-                if used > limit {
-                    let message = format!("Usage of EmptyDir volume \"{name}\" exceeds the limit \"{given}\". ");
-                    // Kubernetes: volumes above their limits end a pod with its own grace period cut to a second.
-                    self.evict(&pod, message, HARD_GRACE);
-                }
-            }
-        }
     }
 
     /// The directory in which the runtime keeps images.
@@ -251,10 +249,8 @@ impl Shared {
         let mut known = self.pressure.images.lock();
         known.retain(|id, _| listed.images.iter().any(|it| it.id == *id));
         for image in &listed.images {
-            let is_used =
-                used.contains(image.id.as_str()) || image.repo_digests.iter().any(|it| used.contains(it.as_str()));
             match known.get_mut(&image.id) {
-                Some(last) if is_used || image.pinned => *last = now,
+                Some(last) if self.pressure.is_needed(image, &used) => *last = now,
                 Some(_) => {}
                 None => drop(known.insert(image.id.clone(), now)),
             }
@@ -288,7 +284,7 @@ impl Shared {
         }
     }
 
-    async fn evict_for_memory(&self, threshold: &Threshold, observed: Observed) {
+    async fn evict_for_memory(&self, threshold: &Threshold, observed: ObservedResource) {
         let request = m::ListContainerStatsRequest::default();
         let Ok(stats) = self.runtime.list_container_stats(request).await else { return };
         let mut used: HashMap<String, i64> = HashMap::new();
@@ -303,7 +299,7 @@ impl Shared {
             *sum = sum.saturating_add(bytes);
             by_container.insert((uid, container), bytes);
         }
-        let active = self.active().await;
+        let active = self.active(|_| true).await;
         let candidate = |(pod, manifest): &(Pod, std::sync::Arc<Value>)| Candidate {
             uid: pod.metadata.uid.clone(),
             priority: manifest.i64_at(&["spec", "priority"]).unwrap_or(0),
@@ -331,7 +327,7 @@ impl Shared {
     }
 
     async fn evict_for_disk(&self, threshold: &Threshold) {
-        let active = self.active().await;
+        let active = self.active(|_| true).await;
         let mut candidates = Vec::new();
         for (pod, manifest) in &active {
             let directory = self.directory(&pod.metadata.uid).join("volumes/kubernetes.io~empty-dir");
@@ -392,6 +388,22 @@ mod tests {
         check(&[modest.clone(), important], Some("important"));
         check(&[modest, candidate("critical", CRITICAL, 99, 0)], Some("modest"));
         check(&[candidate("critical", CRITICAL, 99, 0)], None);
+    }
+
+    #[test]
+    fn images_of_sandboxes_are_needed() {
+        let config = r#"{"sandboxImage": "registry.k8s.io/pause:3.10"}"#;
+        let state = PressureState::new(&BTreeMap::from([("config".to_owned(), config.to_owned())]));
+        let image = |id: &str, tag: &str| m::Image {
+            id: id.to_owned(),
+            repo_tags: vec![tag.to_owned()],
+            ..m::Image::default()
+        };
+        let used = HashSet::from(["used"]);
+        assert!(state.is_needed(&image("pause", "registry.k8s.io/pause:3.10"), &used));
+        assert!(state.is_needed(&image("used", "app:1"), &used));
+        assert!(!state.is_needed(&image("other", "app:2"), &used));
+        assert!(!PressureState::new(&BTreeMap::new()).is_needed(&image("pause", "registry.k8s.io/pause:3.10"), &used));
     }
 
     #[test]

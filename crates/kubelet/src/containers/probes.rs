@@ -12,7 +12,7 @@ use api::json::Value;
 use client::events::Severity::Warning;
 use tokio::task::JoinSet;
 
-use super::Shared;
+use super::SharedState;
 use super::actions::{self, Outcome, Place};
 use super::manifest::Kind;
 
@@ -84,7 +84,7 @@ impl Probes {
 
 /// A container whose probes are to be begun.
 pub(super) struct ProbeStart<'p> {
-    pub(super) shared: &'p Arc<Shared>,
+    pub(super) shared: &'p Arc<SharedState>,
     pub(super) pod: &'p Arc<Pod>,
     pub(super) kind: Kind,
     pub(super) container: &'p Value,
@@ -124,7 +124,7 @@ impl ProbeStart<'_> {
 }
 
 struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     pod: Arc<Pod>,
     kind: Kind,
     container: Value,

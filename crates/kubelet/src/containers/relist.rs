@@ -3,18 +3,19 @@
 //! Follows `pleg/generic.go` of Kubernetes' kubelet. Also rotates logs and relieves pressure, and beside that checks the
 //! runtime's health.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::core::v1::Pod;
+use api::json::Text;
 use client::informer::Key;
 use cri::messages as m;
 use telemetry::logs::chain;
 use tracing::debug;
 
-use super::Shared;
+use super::SharedState;
 use super::configs::{OWNER, POD_NAME, POD_NAMESPACE};
 use super::log_files;
 use super::snapshot::Run;
@@ -28,7 +29,7 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
 /// Number of lists after which log files, disk and memory are checked.
 const ROTATION_EVERY: u32 = 10;
 
-impl Shared {
+impl SharedState {
     /// Lists containers until the agent ends.
     pub(super) async fn relist(self: Arc<Self>) {
         let mut known: Option<HashMap<String, (i32, Key)>> = None;
@@ -115,8 +116,11 @@ impl Shared {
     }
 
     async fn rotate_logs(&self) {
-        let uids: Vec<_> = self.pods().keys().cloned().collect();
-        for uid in uids {
+        let uids: HashSet<Text> = self.pods().keys().cloned().collect();
+        let directory = self.logs.clone();
+        // Only pods with a long file are looked up in the runtime.
+        let long = tokio::task::spawn_blocking(move || log_files::with_long_files(&directory, &uids)).await;
+        for uid in long.unwrap_or_default() {
             let Ok(snapshot) = self.look(&uid).await else { return };
             for run in snapshot.running().filter(|run| !run.status.log_path.is_empty()) {
                 if log_files::rotate(Path::new(&run.status.log_path)).unwrap_or(false) {

@@ -12,12 +12,14 @@ use matching::resources::QosClass;
 use super::manifest::amount;
 
 /// The period of processor quotas, in microseconds.
-const PERIOD: i64 = 100_000;
-const QUOTA_MIN: i64 = 1000;
-const SHARES_MIN: i64 = 2;
+pub(super) const PERIOD: i64 = 100_000;
+pub(super) const QUOTA_MIN: i64 = 1000;
+pub(super) const SHARES_MIN: i64 = 2;
+/// The mount point of cgroups.
+pub(super) const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// Processor shares for a thousandth of a processor.
-fn shares(milli: i64) -> i64 {
+pub(super) fn shares(milli: i64) -> i64 {
     milli.saturating_mul(1024).checked_div(1000).unwrap_or(0).clamp(SHARES_MIN, 262_144)
 }
 

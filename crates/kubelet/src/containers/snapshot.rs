@@ -6,7 +6,7 @@ use api::time::Timestamp;
 use cri::Status;
 use cri::messages as m;
 
-use super::Shared;
+use super::SharedState;
 use super::configs::{CONTAINER_NAME, POD_UID};
 
 /// Number of runs of each container to examine: the present and the previous one.
@@ -64,7 +64,7 @@ pub(super) fn time(nanos: i64) -> Timestamp {
     Timestamp { seconds, nanos: u32::try_from(nanos.rem_euclid(1_000_000_000)).unwrap_or(0) }
 }
 
-impl Shared {
+impl SharedState {
     /// Removes containers that ended, but for the last run of each.
     pub(super) async fn prune(&self, snapshot: &Snapshot) {
         for id in &snapshot.excess {

@@ -7,12 +7,14 @@ use base64::engine::general_purpose::STANDARD;
 use client::informer::Informer;
 use client::resources::Resource;
 use client::{Client, Error};
+use telemetry::logs::chain;
 
 const CONFIG_MAPS: Resource = Resource::new("", "v1", "configmaps", "ConfigMap");
 const SECRETS: Resource = Resource::new("", "v1", "secrets", "Secret");
 const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
 const CLAIMS: Resource = Resource::new("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim");
 const VOLUMES: Resource = Resource::new("", "v1", "persistentvolumes", "PersistentVolume");
+const RUNTIME_CLASSES: Resource = Resource::new("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass");
 const PODS: Resource = Resource::new("", "v1", "pods", "Pod");
 
 /// Reads objects under the node's name.
@@ -69,6 +71,23 @@ impl Sources {
     pub(super) async fn volume_of_claim(&self, namespace: &str, claim: &str) -> Result<Value, Error> {
         let claim = self.client.documents(CLAIMS).get(namespace, claim).await?;
         self.client.documents(VOLUMES).get("", claim.text_at(&["spec", "volumeName"])).await
+    }
+
+    /// The runtime's handler of a RuntimeClass; pods without a class have the default one.
+    ///
+    /// # Errors
+    /// A message for users.
+    pub(super) async fn runtime_handler(&self, class: &str) -> Result<String, String> {
+        if class.is_empty() {
+            return Ok(String::new());
+        }
+        match self.client.documents(RUNTIME_CLASSES).get("", class).await {
+            Ok(found) => Ok(found.text("handler").to_owned()),
+            Err(error) if error.is_not_found() => {
+                Err(format!("failed to get sandbox runtime: RuntimeClass.node.k8s.io \"{class}\" not found"))
+            }
+            Err(error) => Err(format!("failed to get sandbox runtime: {}", chain(&error))),
+        }
     }
 
     /// A new token of a service account, bound to a pod.

@@ -12,7 +12,7 @@ use tracing::debug;
 use super::actions::{self, Place};
 use super::configs::{self, ContainerParts};
 use super::devices::cdi;
-use super::images::{Waiting, WantedImage, shown};
+use super::images::{WaitingReason, WantedImage, shown};
 use super::manifest::{self, Kind, texts};
 use super::snapshot::{Snapshot, time};
 use super::sync::{Turn, Work, hold, release};
@@ -24,7 +24,7 @@ const HOOK_TIMEOUT: Duration = Duration::from_secs(120);
 /// Grace period of a container whose hook failed, where the pod gives none.
 const GRACE: i64 = 30;
 /// Pods of at least this priority are critical to the system.
-const CRITICAL: i64 = 2_000_000_000;
+pub(super) const CRITICAL: i64 = 2_000_000_000;
 
 impl Turn<'_> {
     /// Starts a container, or notes why it cannot be started now.
@@ -66,8 +66,23 @@ impl Turn<'_> {
                     let message = format!("Error: {what}");
                     self.shared.events.container(self.pod, kind, container, Warning, "Failed", &message);
                 }
+                if waiting.reason == "ErrImagePull" {
+                    self.report_missing_secrets(container.text("image"));
+                }
                 hold(work, name, waiting, self.now);
             }
+        }
+    }
+
+    /// Reports pull secrets that were missing when an image could not be pulled.
+    fn report_missing_secrets(&self, image: &str) {
+        let missing = self.shared.images.missing_secrets(self.pod, image);
+        if !missing.is_empty() {
+            let message = format!(
+                "Unable to retrieve some image pull secrets ({}); attempting to pull the image may not succeed.",
+                missing.join(", ")
+            );
+            self.shared.events.pod(self.pod, Warning, "FailedToRetrieveImagePullSecret", &message);
         }
     }
 
@@ -85,7 +100,7 @@ impl Turn<'_> {
         self.shared.events.container(self.pod, kind, container, Warning, "BackOff", &message);
         let pause = shown_pause(back_off.pause());
         let message = format!("back-off {pause} restarting failed container={name} pod={pod}");
-        hold(work, name, Waiting::new("CrashLoopBackOff", message), self.now);
+        hold(work, name, WaitingReason::new("CrashLoopBackOff", message), self.now);
         true
     }
 
@@ -96,10 +111,10 @@ impl Turn<'_> {
         attempt: u32,
         snapshot: &Snapshot,
         work: &mut Work,
-    ) -> Result<String, Waiting> {
+    ) -> Result<String, WaitingReason> {
         let shared = self.shared;
         let Some(sandbox) = snapshot.ready_sandbox() else {
-            return Err(Waiting::new("ContainerCreating", ""));
+            return Err(WaitingReason::new("ContainerCreating", ""));
         };
         let sandbox_attempt = sandbox.metadata.as_ref().map_or(0, |it| it.attempt);
         let sandbox_config = self.sandbox_config(sandbox_attempt);
@@ -119,10 +134,10 @@ impl Turn<'_> {
             work.mounted.images.insert(volume.text("name").to_owned(), spec);
         }
         let image = self.image(&of_container).await?;
-        let config_error = |why: String| Waiting::new("CreateContainerConfigError", why);
+        let config_error = |why: String| WaitingReason::new("CreateContainerConfigError", why);
         configs::verify_non_root(self.pod, self.manifest, container, &image).map_err(config_error)?;
         let config = self.config(kind, container, attempt, &image, snapshot, work).await.map_err(config_error)?;
-        let create_error = |why: String| Waiting::new("CreateContainerError", why);
+        let create_error = |why: String| WaitingReason::new("CreateContainerError", why);
         let name = container.text("name");
         create(&PathBuf::from(&sandbox_config.log_directory).join(name), 0o755)
             .map_err(|error| create_error(error.to_string()))?;
@@ -138,23 +153,23 @@ impl Turn<'_> {
         work.has_acted = true;
         // The runtime keeps the container as one that ended: the next look decides by the policy.
         let started = shared.runtime.start_container(request).await;
-        started.map_err(|status| Waiting::new("RunContainerError", shown(&status)))?;
+        started.map_err(|status| WaitingReason::new("RunContainerError", shown(&status)))?;
         shared.events.container(self.pod, kind, container, Normal, "Started", "Container started");
         self.post_start(kind, container, &id, work).await?;
         Ok(id)
     }
 
-    async fn image(&self, wanted: &WantedImage<'_>) -> Result<m::Image, Waiting> {
+    async fn image(&self, wanted: &WantedImage<'_>) -> Result<m::Image, WaitingReason> {
         let shared = self.shared;
         tokio::select! {
             image = shared.images.ensure(&shared.runtime, &shared.sources, &shared.events, wanted) => image,
             // A pod that is to end does not wait for its images.
-            () = self.state.stop_requested.notified() => Err(Waiting::new("ContainerCreating", "")),
+            () = self.state.stop_requested.notified() => Err(WaitingReason::new("ContainerCreating", "")),
         }
     }
 
     /// Runs the hook that follows the start; a failure ends the container.
-    async fn post_start(&self, kind: Kind, container: &Value, id: &str, work: &Work) -> Result<(), Waiting> {
+    async fn post_start(&self, kind: Kind, container: &Value, id: &str, work: &Work) -> Result<(), WaitingReason> {
         let Some(hook) = container.at(&["lifecycle", "postStart"]) else { return Ok(()) };
         let place = Place { container_id: id.to_owned(), address: work.addresses.first().cloned().unwrap_or_default() };
         let Err(why) = actions::hook(&self.shared.runtime, &place, container, hook, HOOK_TIMEOUT).await else {
@@ -177,7 +192,7 @@ impl Turn<'_> {
                 format!("HTTP lifecycle hook ({path}) for Container \"{name}\" in Pod \"{pod}\" failed - {why}")
             }
         };
-        Err(Waiting::new("PostStartHookError", message))
+        Err(WaitingReason::new("PostStartHookError", message))
     }
 
     async fn config(

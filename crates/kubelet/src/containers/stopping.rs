@@ -15,7 +15,7 @@ use matching::resources::QosClass;
 use telemetry::logs::chain;
 use tracing::{debug, info, warn};
 
-use super::Shared;
+use super::SharedState;
 use super::actions::{self, Place};
 use super::configs::{OWNER, POD_UID};
 use super::manifest::{self, Kind, is_sidecar};
@@ -23,7 +23,7 @@ use super::snapshot::Snapshot;
 use super::start::note;
 use super::sync::{Turn, Work};
 use super::{resources, volumes};
-use crate::runtime::{Ended, Observation, State, Stopping};
+use crate::runtime::{ContainerTermination, Observation, State, StopProgress};
 
 /// Containers get at least this long after a hook, in seconds.
 const GRACE_MIN: i64 = 2;
@@ -31,8 +31,6 @@ const GRACE_MIN: i64 = 2;
 const GRACE: i64 = 30;
 /// Interval at which a terminating pod is checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// The mount point of cgroups.
-const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// A pod that is being ended.
 pub(super) struct Stop {
@@ -40,7 +38,7 @@ pub(super) struct Stop {
     ended: Option<Observation>,
 }
 
-impl Shared {
+impl SharedState {
     /// The grace period of a pod in seconds: that of its deletion, or its own.
     pub(super) fn grace(&self, pod: &Pod, manifest: &Value) -> i64 {
         let own = manifest.i64_at(&["spec", "terminationGracePeriodSeconds"]).unwrap_or(GRACE);
@@ -50,19 +48,19 @@ impl Shared {
     }
 
     /// Begins or continues the termination of a pod.
-    pub(super) fn stop(self: &Arc<Self>, pod: &Pod) -> Stopping {
+    pub(super) fn stop(self: &Arc<Self>, pod: &Pod) -> StopProgress {
         let state = self.state(pod);
         let mut stop = state.stop.lock();
         let wanted = pod.metadata.deletion_grace_period_seconds;
         match &mut *stop {
-            Some(Stop { ended: Some(ended), .. }) => Stopping::Ended(ended.clone()),
+            Some(Stop { ended: Some(ended), .. }) => StopProgress::Ended(ended.clone()),
             Some(stop) => {
                 if let Some(shorter) = wanted.filter(|wanted| *wanted < stop.grace) {
                     stop.grace = shorter;
                     let (shared, uid) = (self.clone(), pod.metadata.uid.clone());
                     tokio::spawn(async move { shared.hurry(&uid, shorter).await });
                 }
-                Stopping::Wait(LOOK)
+                StopProgress::Wait(LOOK)
             }
             None => {
                 *stop = Some(Stop { grace: wanted.unwrap_or(i64::MAX), ended: None });
@@ -70,7 +68,7 @@ impl Shared {
                 state.stop_requested.notify_one();
                 let (shared, pod) = (self.clone(), Arc::new(pod.clone()));
                 tokio::spawn(async move { shared.end(pod).await });
-                Stopping::Wait(LOOK)
+                StopProgress::Wait(LOOK)
             }
         }
     }
@@ -85,7 +83,7 @@ impl Shared {
         .await;
     }
 
-    /// Ends a pod, however long the runtime is away.
+    /// Ends a pod, and retries while the runtime is unavailable.
     async fn end(self: Arc<Self>, pod: Arc<Pod>) {
         let state = self.state(&pod);
         let mut work = state.work.lock().await;
@@ -104,6 +102,7 @@ impl Shared {
             }
         };
         info!(pod = %pod.metadata.name, "Ended pod");
+        self.release_volumes(&pod.metadata.uid, &mut work).await;
         if let Some(stop) = &mut *state.stop.lock() {
             stop.ended = Some(observation);
         }
@@ -135,10 +134,10 @@ impl Shared {
         }
         for container in &mut seen.containers {
             if matches!(container.state, State::Waiting { .. }) {
-                container.state = State::Ended(Ended {
+                container.state = State::Ended(ContainerTermination {
                     word: "ContainerStatusUnknown".into(),
                     message: "The container could not be located when the pod was terminated".into(),
-                    ..Ended::new(137, now, now)
+                    ..ContainerTermination::new(137, now, now)
                 });
             }
         }
@@ -210,12 +209,33 @@ impl Shared {
         note(self.runtime.stop_container(request).await, "container");
     }
 
-    /// Ends the rest of a pod whose containers have ended: sidecars and the sandbox.
-    pub(super) async fn finish(&self, pod: &Pod, manifest: &Value, snapshot: &Snapshot) {
+    /// Ends the rest of a pod whose containers have ended: sidecars, the sandbox, and then its volumes.
+    pub(super) async fn finish(&self, pod: &Pod, manifest: &Value, snapshot: &Snapshot, work: &mut Work) {
         self.end_containers(pod, manifest, snapshot, String::new()).await;
+        let mut is_stopped = true;
         for sandbox in &snapshot.sandboxes {
             let request = m::StopPodSandboxRequest { pod_sandbox_id: sandbox.id.clone() };
-            note(self.runtime.stop_pod_sandbox(request).await, "sandbox");
+            let outcome = self.runtime.stop_pod_sandbox(request).await;
+            is_stopped &= outcome.is_ok();
+            note(outcome, "sandbox");
+        }
+        if is_stopped {
+            self.release_volumes(&pod.metadata.uid, work).await;
+        }
+    }
+
+    /// Removes the volumes of a pod whose containers have ended: they take memory and disk that others need. Logs and
+    /// termination messages stay until the pod is deleted.
+    async fn release_volumes(&self, uid: &str, work: &mut Work) {
+        work.forget_volumes();
+        let directory = self.directory(uid);
+        let removed = tokio::task::spawn_blocking(move || match volumes::unmount_below(&directory)? {
+            true if directory.join("volumes").exists() => std::fs::remove_dir_all(directory.join("volumes")),
+            true => Ok(()),
+            false => Err(std::io::Error::other("something is still mounted")),
+        });
+        if let Ok(Err(error)) = removed.await {
+            debug!(uid, err = %chain(&error), "Could not remove the volumes of the pod");
         }
     }
 
@@ -230,6 +250,7 @@ impl Shared {
             state.probes.retain(&[]);
         }
         self.images.forget(uid);
+        self.release_limits(uid);
         self.forget_ending(uid);
         self.devices.release(uid).await;
         let snapshot = match self.look(uid).await {
@@ -250,7 +271,7 @@ impl Shared {
         let parents = [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort]
             .map(|qos| resources::cgroup_parent(&self.cgroup_root, self.cgroup_driver, qos, uid));
         let removed = tokio::task::spawn_blocking(move || {
-            parents.iter().for_each(|parent| resources::remove_cgroup(Path::new(CGROUPS), parent));
+            parents.iter().for_each(|parent| resources::remove_cgroup(Path::new(resources::CGROUPS), parent));
             for logs in log_directories {
                 let _ = std::fs::remove_dir_all(logs);
             }

@@ -18,14 +18,15 @@ use tracing::{debug, info};
 use super::actions::Place;
 use super::back_off::BackOff;
 use super::configs::{self, SandboxFacts};
-use super::images::Waiting;
+use super::images::WaitingReason;
 use super::manifest::{self, Kind};
 use super::plan::{self, PlanInput, Step};
 use super::probes::{ProbeStart, Probes, Results};
+use super::resize::{Allocation, Change};
 use super::snapshot::{Snapshot, time};
 use super::stopping::Stop;
-use super::volumes::{Mounted, Mounting, create};
-use super::{Shared, resources};
+use super::volumes::{MountedVolumes, Mounting, create};
+use super::{SharedState, resources};
 use crate::runtime::Observation;
 
 /// More steps than a pod takes in one go.
@@ -57,15 +58,16 @@ pub(super) struct PodState {
 pub(super) struct Work {
     pub(super) manifest: Option<Arc<Value>>,
     generation: i64,
-    pub(super) mounted: Mounted,
+    pub(super) allocation: Allocation,
+    pub(super) mounted: MountedVolumes,
     mounted_at: Option<Timestamp>,
     mount_failures: u32,
     pub(super) back_offs: HashMap<String, BackOff>,
     /// The reasons for which containers wait, as the status shows them.
-    pub(super) waiting: HashMap<String, Waiting>,
+    pub(super) waiting: HashMap<String, WaitingReason>,
     /// The outcome of the last attempt to start a container, and when the next one follows. Kubernetes' kubelet shows
     /// the outcome with the next attempt, not before.
-    failed: HashMap<String, (Waiting, Timestamp)>,
+    failed: HashMap<String, (WaitingReason, Timestamp)>,
     /// Whether the runtime was changed since the last failure.
     pub(super) has_acted: bool,
     /// The state that was reported last. A new state is written before anything else is done.
@@ -76,16 +78,23 @@ pub(super) struct Work {
     address_of: String,
 }
 
+impl Work {
+    /// Records that the volumes of the pod are not mounted any more.
+    pub(super) fn forget_volumes(&mut self) {
+        (self.mounted, self.mounted_at) = (MountedVolumes::default(), None);
+    }
+}
+
 /// A pod in the hands of one worker.
 pub(super) struct Turn<'t> {
-    pub(super) shared: &'t Arc<Shared>,
+    pub(super) shared: &'t Arc<SharedState>,
     pub(super) pod: &'t Arc<Pod>,
     pub(super) manifest: &'t Value,
     pub(super) state: &'t PodState,
     pub(super) now: Timestamp,
 }
 
-impl Shared {
+impl SharedState {
     /// Advances a pod and returns the state of its containers.
     pub(super) async fn sync(self: &Arc<Self>, pod: &Pod, given: Option<&Value>, now: Timestamp) -> Observation {
         let state = self.state(pod);
@@ -95,7 +104,10 @@ impl Shared {
             return stale;
         }
         let Some(manifest) = self.manifest(pod, given, &mut work, now).await else { return stale };
-        let pod = Arc::new(pod.clone());
+        let pod = Arc::new(match work.allocation.is_changed() {
+            true => with_resources(pod, &manifest),
+            false => pod.clone(),
+        });
         let turn = Turn { shared: self, pod: &pod, manifest: &manifest, state: &state, now };
         match turn.advance(&mut work).await {
             Ok(observation) => observation,
@@ -107,7 +119,13 @@ impl Shared {
     }
 
     /// The whole pod, reloaded when it may have changed.
-    async fn manifest(&self, pod: &Pod, given: Option<&Value>, work: &mut Work, now: Timestamp) -> Option<Arc<Value>> {
+    pub(super) async fn manifest(
+        &self,
+        pod: &Pod,
+        given: Option<&Value>,
+        work: &mut Work,
+        now: Timestamp,
+    ) -> Option<Arc<Value>> {
         if let Some(given) = given {
             let manifest = Arc::new(given.clone());
             work.manifest = Some(manifest.clone());
@@ -123,6 +141,12 @@ impl Shared {
                     // A pod that was changed does not wait for the end of a pause.
                     work.failed.values_mut().for_each(|(_, until)| *until = now);
                 }
+                if let Err(status) = self.load_allocation(pod, work).await {
+                    debug!(pod = %pod.metadata.name, err = %chain(&status), "Could not read the resources of containers");
+                    return None;
+                }
+                let mut read = read;
+                work.allocation.overlay(&mut read);
                 work.generation = pod.metadata.generation;
                 let manifest = Arc::new(read);
                 work.manifest = Some(manifest.clone());
@@ -144,6 +168,7 @@ impl Turn<'_> {
             let snapshot = self.shared.look(&self.pod.metadata.uid).await?;
             self.shared.prune(&snapshot).await;
             let results = self.probe(&snapshot, work);
+            let changes = self.follow_resize(&snapshot, work);
             self.reveal(work);
             if self.state.is_stopping.load(Ordering::Acquire) {
                 return Ok(Observation { is_stale: true, ..Observation::default() });
@@ -154,7 +179,7 @@ impl Turn<'_> {
                 return Ok(Observation { next: Some(Duration::ZERO), ..seen });
             }
             self.learn_addresses(&snapshot, work).await?;
-            let step = self.decide(&snapshot, &results, work);
+            let step = self.decide(&snapshot, &results, &changes, work);
             if snapshot.ready_sandbox().is_some() && step != Step::Finish {
                 match self.renew_volumes(work).await {
                     Ok(()) => {}
@@ -172,7 +197,7 @@ impl Turn<'_> {
                         self.state.probes.retain(&[]);
                         return Ok(seen);
                     }
-                    self.shared.finish(self.pod, self.manifest, &snapshot).await;
+                    self.shared.finish(self.pod, self.manifest, &snapshot, work).await;
                     self.shared.devices.release(&self.pod.metadata.uid).await;
                 }
                 Step::CreateSandbox => match self.create_sandbox(&snapshot, work).await {
@@ -181,6 +206,10 @@ impl Turn<'_> {
                 },
                 Step::Start { kind, name, attempt, ended } => {
                     self.start(kind, &name, attempt, ended, &snapshot, work).await;
+                }
+                Step::Resize => {
+                    self.apply_resize(&snapshot, work).await;
+                    work.has_acted = true;
                 }
                 Step::Kill { kind, name, why, grace } => {
                     self.kill(kind, &name, &why, grace, &snapshot, work).await;
@@ -203,9 +232,15 @@ impl Turn<'_> {
         work.waiting.retain(|name, _| plan::is_of(self.manifest, name));
     }
 
-    fn decide(&self, snapshot: &Snapshot, results: &HashMap<String, Results>, work: &Work) -> Step {
+    fn decide(
+        &self,
+        snapshot: &Snapshot,
+        results: &HashMap<String, Results>,
+        resized: &HashMap<String, Change>,
+        work: &Work,
+    ) -> Step {
         let held = |name: &str| work.failed.contains_key(name);
-        let known = PlanInput { pod: self.pod, manifest: self.manifest, probes: results, held: &held };
+        let known = PlanInput { pod: self.pod, manifest: self.manifest, probes: results, resized, held: &held };
         plan::next(&known, snapshot)
     }
 
@@ -213,7 +248,7 @@ impl Turn<'_> {
     fn next_look(&self, work: &Work) -> Option<Duration> {
         let waits = work.failed.values().map(|(_, until)| *until);
         let renewal = work.mounted.follows_sources().then(|| self.now.plus(RENEWAL));
-        let due = waits.chain(work.mounted.renewal()).chain(renewal).min()?;
+        let due = waits.chain(work.mounted.renewal()).chain(renewal).chain(work.allocation.retry()).min()?;
         Some(self.now.until(due).max(Duration::from_millis(100)))
     }
 
@@ -263,6 +298,7 @@ impl Turn<'_> {
         let all = std::iter::once(network.ip).chain(network.additional_ips.into_iter().map(|it| it.ip));
         work.addresses = all.filter(|ip| !ip.is_empty()).collect();
         work.address_of = sandbox.id.clone();
+        self.shared.limit_pod(self.pod, false);
         Ok(())
     }
 
@@ -364,7 +400,8 @@ impl Turn<'_> {
         };
         create(&shared.log_directory(&metadata.namespace, &metadata.name, &metadata.uid), 0o755)
             .map_err(|error| failed(error.to_string()))?;
-        let runtime_handler = String::new();
+        let class = self.manifest.text_at(&["spec", "runtimeClassName"]);
+        let runtime_handler = shared.sources.runtime_handler(class).await.map_err(failed)?;
         let request = m::RunPodSandboxRequest { config: Some(config), runtime_handler };
         let made =
             shared.runtime.run_pod_sandbox(request).await.map_err(|status| {
@@ -374,7 +411,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Ends one container, which the next look starts again.
+    /// Ends one container, which the next sync starts again.
     async fn kill(&self, kind: Kind, name: &str, why: &str, grace: Option<i64>, snapshot: &Snapshot, work: &mut Work) {
         let (Some(run), Some((_, container))) = (snapshot.current(name), manifest::find(self.manifest, name)) else {
             return;
@@ -394,8 +431,21 @@ impl Turn<'_> {
     }
 }
 
+/// The pod with the resources of its manifest, which are the allocated ones.
+fn with_resources(pod: &Pod, manifest: &Value) -> Pod {
+    let mut pod = pod.clone();
+    let part = &mut *pod.spec.part;
+    for container in part.containers.iter_mut().chain(&mut part.init_containers) {
+        let found = manifest::find(manifest, &container.name).and_then(|(_, it)| it.get("resources"));
+        if let Some(given) = found.and_then(|given| api::json::from_value(given).ok()) {
+            container.resources = given;
+        }
+    }
+    pod
+}
+
 /// Records that a container could not be started.
-pub(super) fn hold(work: &mut Work, name: &str, waiting: Waiting, now: Timestamp) {
+pub(super) fn hold(work: &mut Work, name: &str, waiting: WaitingReason, now: Timestamp) {
     let pause = if std::mem::take(&mut work.has_acted) { RETRY_SOON } else { RETRY };
     work.failed.insert(name.to_owned(), (waiting, now.plus(pause)));
 }

@@ -24,7 +24,7 @@ use super::sources::Sources;
 
 /// The volumes of a pod that are in place.
 #[derive(Debug, Default)]
-pub(super) struct Mounted {
+pub(super) struct MountedVolumes {
     paths: HashMap<String, PathBuf>,
     payloads: HashMap<String, Payload>,
     /// Images that are volumes, by the names of the volumes.
@@ -60,7 +60,7 @@ impl MountFailure {
 
 impl Mounting<'_> {
     /// Mounts all volumes, and renews those whose sources changed.
-    pub(super) async fn mount_all(&self, mounted: &mut Mounted) -> Result<(), MountFailure> {
+    pub(super) async fn mount_all(&self, mounted: &mut MountedVolumes) -> Result<(), MountFailure> {
         for volume in self.manifest.list_at(&["spec", "volumes"]) {
             let name = volume.text("name").to_owned();
             if volume.get("image").is_some() {
@@ -75,7 +75,7 @@ impl Mounting<'_> {
         Ok(())
     }
 
-    async fn mount(&self, volume: &Value, name: &str, mounted: &mut Mounted) -> Result<PathBuf, String> {
+    async fn mount(&self, volume: &Value, name: &str, mounted: &mut MountedVolumes) -> Result<PathBuf, String> {
         if let Some(source) = volume.get("hostPath") {
             return host_path(Path::new(source.text("path")), source.text("type"));
         }
@@ -109,7 +109,7 @@ impl Mounting<'_> {
         Ok(path)
     }
 
-    fn empty_dir(&self, source: &Value, name: &str, mounted: &Mounted) -> Result<PathBuf, String> {
+    fn empty_dir(&self, source: &Value, name: &str, mounted: &MountedVolumes) -> Result<PathBuf, String> {
         let path = self.directory.join("volumes/kubernetes.io~empty-dir").join(name);
         if mounted.paths.contains_key(name) {
             return Ok(path);
@@ -141,7 +141,7 @@ impl Mounting<'_> {
         limit.map_or(self.facts.memory, |limit| limit.min(self.facts.memory))
     }
 
-    /// The path of a claim's volume: one that is on this machine.
+    /// Returns the path of a claim's volume, which must be on this machine.
     async fn claimed(&self, claim: &str) -> Result<PathBuf, String> {
         let volume = self.sources.volume_of_claim(&self.pod.metadata.namespace, claim).await;
         let volume = volume.map_err(|error| error.to_string())?;
@@ -158,7 +158,7 @@ impl Mounting<'_> {
     }
 }
 
-impl Mounted {
+impl MountedVolumes {
     /// Reads a file of a volume, without leaving the volume by links.
     pub(super) fn read(&self, volume: &str, path: &str, bytes_max: u64) -> std::io::Result<Vec<u8>> {
         use std::io::Read as _;

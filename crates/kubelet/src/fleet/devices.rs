@@ -13,7 +13,7 @@ use api::resource::v1::{ResourceClaim, ResourceSlice};
 use client::Error;
 use client::events::{Severity, reference};
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use telemetry::logs::chain;
 use tracing::{debug, info};
 
@@ -146,7 +146,7 @@ impl<R: Runtime> Inner<R> {
             drivers.sort();
             drivers.dedup();
             for driver in drivers {
-                self.tell_prepared(&claim, driver, member).await;
+                self.report_prepared(&claim, driver, member).await;
             }
         }
         if R::IS_SIMULATED {
@@ -157,7 +157,7 @@ impl<R: Runtime> Inner<R> {
 
     /// Writes a driver's report to the claim. Drivers use their own identity, not the node's: if the fleet
     /// lacks the permission, there is no report, and the pod starts nevertheless.
-    async fn tell_prepared(&self, claim: &ResourceClaim, driver: &str, member: &Member) {
+    async fn report_prepared(&self, claim: &ResourceClaim, driver: &str, member: &Member) {
         let Some(fields) = prepare::status(claim, driver, &member.name, self.clock.now()) else { return };
         let claims = self.client.documents(ResourceClaim::RESOURCE);
         let (namespace, name) = (&claim.metadata.namespace, &claim.metadata.name);

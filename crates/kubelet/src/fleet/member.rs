@@ -73,7 +73,7 @@ impl Member {
     }
 
     /// Records events about containers of a pod.
-    pub(super) fn tell(&self, pod: &Pod, news: Vec<ContainerEvent>) {
+    pub(super) fn report(&self, pod: &Pod, news: Vec<ContainerEvent>) {
         for ContainerEvent { field_path, severity, reason, message } in news {
             let about = ObjectReference { field_path: field_path.into(), ..client::events::reference(pod) };
             self.recorder().event(about, severity, reason, &message);

@@ -9,7 +9,7 @@ use api::json::{Text, Value};
 use api::time::Timestamp;
 use client::Error;
 use client::objects::Patch;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
 use telemetry::logs::chain;
@@ -38,12 +38,14 @@ impl<R: Runtime> Inner<R> {
         let (missing, known): (Vec<_>, Vec<_>) = self.members.all().into_iter().partition(is_missing);
         stream::iter(&missing).for_each_concurrent(REGISTRATIONS, |member| self.register(member)).await;
         if let Some(endpoint) = self.endpoint {
-            stream::iter(&known).for_each_concurrent(REGISTRATIONS, |member| self.tell_move(member, endpoint)).await;
+            stream::iter(&known)
+                .for_each_concurrent(REGISTRATIONS, |member| self.publish_address(member, endpoint))
+                .await;
         }
     }
 
     /// Updates the address of an agent that has moved.
-    async fn tell_move(&self, member: &Member, endpoint: SocketAddr) {
+    async fn publish_address(&self, member: &Member, endpoint: SocketAddr) {
         let patch = node_status::moved(&member.name, member.number, endpoint);
         let nodes = member.client.documents(Node::RESOURCE);
         if let Err(error) = nodes.patch("", &member.name, "status", Patch::Merge, &patch).await {

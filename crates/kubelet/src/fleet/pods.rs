@@ -8,7 +8,7 @@ use api::core::v1::{Node, Pod, PodCondition};
 use api::json::{Text, Value};
 use api::time::Timestamp;
 use client::Error;
-use client::costly::{Postponed, thread_time};
+use client::costly::{RetryAfter, thread_time};
 use client::informer::Key;
 use client::objects::{Deletion, Patch};
 use matching::Meter;
@@ -24,14 +24,14 @@ use crate::containers::pressure;
 use crate::deadline;
 use crate::pod_status::{self, Addresses};
 use crate::preemption;
-use crate::runtime::{Ending, Observation, Runtime, Stopping};
+use crate::runtime::{Observation, Runtime, StopProgress, Termination};
 use crate::static_pods;
 use crate::volumes::{self, NotMounted};
 
 /// Reason of pods that are ended for the sake of the node.
 pub(crate) const EVICTED: &str = "Evicted";
 /// A pod that starts sooner than this gets one status, not two.
-const WORTH_TELLING: Duration = Duration::from_secs(1);
+const STATUS_DELAY_MIN: Duration = Duration::from_secs(1);
 /// Delay before a node without an address is checked again.
 const ADDRESS_PAUSE: Duration = Duration::from_millis(100);
 /// Time between the last status of a pod with finalizers and its deletion.
@@ -39,6 +39,8 @@ const SETTLING: Duration = Duration::from_secs(1);
 /// Minimum and maximum delay before invalid volumes are checked again.
 const MOUNT_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
+/// Delay before a resize that waits for room is tried again.
+const RESIZE_PAUSE: Duration = Duration::from_secs(10);
 /// Minimum and maximum delay before a pod whose expressions exceeded the budget is judged again.
 const JUDGMENT_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
@@ -109,7 +111,7 @@ impl<R: Runtime> Inner<R> {
     async fn look_after_bound(&self, key: &Key) -> Result<Option<Duration>, Error> {
         let Some(pod) = self.pods.store().get_key(key).map(of_server) else { return Ok(None) };
         let Some(member) = self.members.get(&pod.spec.node_name).filter(|it| it.is_alive()) else { return Ok(None) };
-        let Some(node) = self.nodes.store().get("", &member.name) else { return Ok(Some(WORTH_TELLING)) };
+        let Some(node) = self.nodes.store().get("", &member.name) else { return Ok(Some(STATUS_DELAY_MIN)) };
         // A node that joins writes its address first: a pod's status without one is invalid.
         if address_of(&node).is_empty() {
             return Ok(Some(ADDRESS_PAUSE));
@@ -183,8 +185,25 @@ impl<R: Runtime> Inner<R> {
         if left.is_some_and(|left| left.is_zero()) {
             return self.end_overdue(&pod, &member).await;
         }
+        let resize = self.resize(&pod, &member, &node).await;
         let next = self.bring_further(&pod, &member, &node).await?;
-        Ok(next.into_iter().chain(left).min())
+        Ok(next.into_iter().chain(left).chain(resize).min())
+    }
+
+    /// Has the runtime take over changed resources of an admitted pod, if the node has room. Returns the time until the next
+    /// attempt.
+    async fn resize(&self, pod: &Arc<Pod>, member: &Member, node: &Node) -> Option<Duration> {
+        let now = self.clock.now();
+        let admit = || {
+            let mut state = member.state();
+            let others = state.admitted.values().filter(|other| other.metadata.uid != pod.metadata.uid);
+            let shortage = admission::shortages(pod, node, others.map(|other| &**other)).into_iter().next();
+            shortage.map_or(Ok(()), Err)?;
+            // From now on the pod occupies the changed resources.
+            state.admitted.insert(pod.metadata.uid.clone(), pod.clone());
+            Ok(())
+        };
+        self.runtime.resize(pod, now, admit).await.then_some(RESIZE_PAUSE)
     }
 
     /// Mounts, prepares and starts, and writes the state of the containers. Returns the time until the next
@@ -223,15 +242,15 @@ impl<R: Runtime> Inner<R> {
     async fn sync(&self, pod: &Arc<Pod>, member: &Member, node: &Node) -> Result<Option<Duration>, Error> {
         let now = self.clock.now();
         let seen = self.runtime.sync(pod, None, now).await;
-        let is_soon = seen.next.is_some_and(|next| next < WORTH_TELLING);
+        let is_soon = seen.next.is_some_and(|next| next < STATUS_DELAY_MIN);
         if seen.is_stale || R::IS_SIMULATED && !seen.has_sandbox && is_soon {
             return Ok(seen.next);
         }
         let addresses = addresses(pod, member, node, &seen);
         if let Some(patch) = pod_status::patch(pod, &seen, &addresses, now) {
             self.write_status(pod, member, &patch).await?;
-            if self.tells() {
-                member.tell(pod, container_events::news(pod, &seen));
+            if self.reports() {
+                member.report(pod, container_events::news(pod, &seen));
             }
         }
         Ok(seen.next)
@@ -240,19 +259,19 @@ impl<R: Runtime> Inner<R> {
     /// Ends a pod whose time is up.
     async fn end_overdue(&self, pod: &Pod, member: &Member) -> Result<Option<Duration>, Error> {
         let now = self.clock.now();
-        if (self.tells() || !R::IS_SIMULATED) && member.state().ending.insert(pod.metadata.uid.clone()) {
+        if (self.reports() || !R::IS_SIMULATED) && member.state().ending.insert(pod.metadata.uid.clone()) {
             let mut events = container_events::overdue(pod);
             if !R::IS_SIMULATED {
                 // A runtime reports the end of its containers by itself.
                 events.truncate(1);
                 self.write_status(pod, member, &pod_status::expiring(pod, now)).await?;
             }
-            member.tell(pod, events);
+            member.report(pod, events);
         }
         match self.runtime.stop(pod, now).await {
-            Stopping::Wait(wait) => Ok(Some(wait)),
-            Stopping::Never => Ok(None),
-            Stopping::Ended(seen) => {
+            StopProgress::Wait(wait) => Ok(Some(wait)),
+            StopProgress::Never => Ok(None),
+            StopProgress::Ended(seen) => {
                 info!(pod = %pod.metadata.name, node = %member.name, "Ended pod at its active deadline");
                 self.write_status(pod, member, &pod_status::overdue(pod, &seen, now)).await?;
                 Ok(None)
@@ -261,7 +280,7 @@ impl<R: Runtime> Inner<R> {
     }
 
     /// Ends a pod for the sake of the node.
-    async fn end_by_node(&self, pod: &Pod, member: &Member, ending: &Ending) -> Result<Option<Duration>, Error> {
+    async fn end_by_node(&self, pod: &Pod, member: &Member, ending: &Termination) -> Result<Option<Duration>, Error> {
         let now = self.clock.now();
         if member.state().ending.insert(pod.metadata.uid.clone()) {
             // Kubernetes: a shutdown has no event of its own.
@@ -271,9 +290,9 @@ impl<R: Runtime> Inner<R> {
             self.write_status(pod, member, &pod_status::expiring(pod, now)).await?;
         }
         match self.runtime.stop(pod, now).await {
-            Stopping::Wait(wait) => Ok(Some(wait)),
-            Stopping::Never => Ok(None),
-            Stopping::Ended(seen) => {
+            StopProgress::Wait(wait) => Ok(Some(wait)),
+            StopProgress::Never => Ok(None),
+            StopProgress::Ended(seen) => {
                 info!(pod = %pod.metadata.name, node = %member.name, reason = ending.reason, "Ended pod");
                 let patch = pod_status::ended_by_node(pod, &seen, ending.reason, &ending.message, now);
                 self.write_status(pod, member, &patch).await?;
@@ -296,7 +315,7 @@ impl<R: Runtime> Inner<R> {
             meter.excess().map_or(Ok(judgment), Err)
         };
         match self.costly.run(&pod.metadata.namespace, judge).await {
-            Err(Postponed(wait)) => Err(wait),
+            Err(RetryAfter(wait)) => Err(wait),
             Ok(Ok(judgment)) => Ok(Some(judgment)),
             Ok(Err(excess)) => {
                 let message = format!(
@@ -371,8 +390,8 @@ impl<R: Runtime> Inner<R> {
         member.warn(&pod, preemption::REASON, preemption::MESSAGE);
         let now = self.clock.now();
         let seen = match self.runtime.stop(&pod, now).await {
-            Stopping::Ended(seen) => Some(seen),
-            Stopping::Wait(_) | Stopping::Never => None,
+            StopProgress::Ended(seen) => Some(seen),
+            StopProgress::Wait(_) | StopProgress::Never => None,
         };
         let patch = pod_status::preempted(&pod, seen.as_ref(), preemption::REASON, preemption::MESSAGE, now);
         if let Err(error) = self.write_status(&pod, member, &patch).await {
@@ -413,8 +432,8 @@ impl<R: Runtime> Inner<R> {
         // Kubernetes' kubelet deletes a while after the last status: other components see that before.
         let settles = !R::IS_SIMULATED && !is_final && !pod.metadata.finalizers.is_empty();
         if !pod.is_terminal() {
-            if self.tells() && member.state().ending.insert(pod.metadata.uid.clone()) {
-                member.tell(pod, container_events::killing(pod));
+            if self.reports() && member.state().ending.insert(pod.metadata.uid.clone()) {
+                member.report(pod, container_events::killing(pod));
             }
             if !R::IS_SIMULATED
                 && !is_final
@@ -423,9 +442,9 @@ impl<R: Runtime> Inner<R> {
                 self.write_status(pod, member, &patch).await?;
             }
             match self.runtime.stop(pod, now).await {
-                Stopping::Wait(wait) => return Ok(Some(wait)),
-                Stopping::Never => return Ok(None),
-                Stopping::Ended(seen) => {
+                StopProgress::Wait(wait) => return Ok(Some(wait)),
+                StopProgress::Never => return Ok(None),
+                StopProgress::Ended(seen) => {
                     // As with a kubelet, watchers see terminated containers, `Ready=False` and the final phase
                     // before the deletion. A pod without a grace period is deleted at once.
                     let addresses = addresses(pod, member, node, &Observation::default());

@@ -13,7 +13,7 @@ use client::informer::Key;
 use tracing::{info, warn};
 
 use super::Fleet;
-use crate::runtime::{Ending, Runtime};
+use crate::runtime::{Runtime, Termination};
 
 /// The condition and the refusal of a node that is shutting down.
 pub const NOT_READY: &str = "node is shutting down";
@@ -80,7 +80,8 @@ impl<R: Runtime> Fleet<R> {
             }
             info!(pods = pods.len(), period = ?period, "Ending pods before the machine shuts down");
             for pod in &pods {
-                let ending = Ending { reason: REASON, message: MESSAGE.to_owned(), grace: Some(grace(pod, period)) };
+                let ending =
+                    Termination { reason: REASON, message: MESSAGE.to_owned(), grace: Some(grace(pod, period)) };
                 fleet.runtime.end_pod(&pod.metadata.uid, ending);
                 fleet.pod_queue.add(Key::new(pod.metadata.namespace.clone(), pod.metadata.name.clone()));
             }

@@ -16,7 +16,7 @@ use api::well_known::CONDITION_POD_SCHEDULED;
 use client::Error;
 use client::informer::Key;
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use telemetry::logs::chain;
 use tokio::time::Instant;
 use tracing::{error, info, warn};
@@ -27,7 +27,7 @@ use super::pods::addresses;
 use crate::container_events;
 use crate::pod_status;
 use crate::preemption;
-use crate::runtime::{Observation, Runtime, Stopping};
+use crate::runtime::{Observation, Runtime, StopProgress};
 use crate::static_pods::files::{self, FileMetadata, FoundManifests, Manifest};
 use crate::static_pods::{self, Options, StaticPod};
 
@@ -182,7 +182,7 @@ impl<R: Runtime> Inner<R> {
         let members = self.members.all();
         let mut held = HashMap::new();
         for manifest in manifests {
-            let mut is_told = false;
+            let mut is_reported = false;
             for member in &members {
                 let (namespace, name) = static_pods::key(manifest, &member.name);
                 let (key, uid) = (Key::new(namespace, name), static_pods::uid(manifest, &member.name));
@@ -198,9 +198,9 @@ impl<R: Runtime> Inner<R> {
                         self.pod_queue.add(key);
                     }
                     // The error is the same on the other nodes.
-                    Err(_) if is_told => {}
+                    Err(_) if is_reported => {}
                     Err(why) => {
-                        is_told = true;
+                        is_reported = true;
                         error!(path = %manifest.path.display(), err = why, "Could not use a manifest of a static pod");
                     }
                 }
@@ -272,8 +272,8 @@ impl<R: Runtime> Inner<R> {
                 member.state().release(&pod.metadata.uid);
             }
             self.static_pods.set_status(key, &entry.now, status);
-            if self.tells() {
-                member.tell(pod, container_events::news(pod, &seen));
+            if self.reports() {
+                member.report(pod, container_events::news(pod, &seen));
             }
         }
         let status = self.static_pods.get(key).map(|it| it.pod.status.clone()).unwrap_or_default();
@@ -379,13 +379,13 @@ impl<R: Runtime> Inner<R> {
     async fn end_static(&self, key: &Key, entry: &Entry, member: &Member) -> Result<Option<Duration>, Error> {
         let pod = &entry.now.pod;
         if !pod.is_terminal() {
-            if self.tells() && member.state().ending.insert(pod.metadata.uid.clone()) {
-                member.tell(pod, container_events::killing(pod));
+            if self.reports() && member.state().ending.insert(pod.metadata.uid.clone()) {
+                member.report(pod, container_events::killing(pod));
             }
             match self.runtime.stop(pod, self.clock.now()).await {
-                Stopping::Wait(wait) => return Ok(Some(wait)),
-                Stopping::Never => return Ok(None),
-                Stopping::Ended(_) => {}
+                StopProgress::Wait(wait) => return Ok(Some(wait)),
+                StopProgress::Never => return Ok(None),
+                StopProgress::Ended(_) => {}
             }
         }
         member.state().forget(&pod.metadata.uid);

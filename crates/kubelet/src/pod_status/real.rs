@@ -9,6 +9,9 @@ use matching::resources::{self, Options, is_sidecar};
 
 use crate::runtime::{Container, Observation, State};
 
+/// Conditions of a resize, which vanish with its end.
+pub(super) const RESIZE: [&str; 2] = ["PodResizePending", "PodResizeInProgress"];
+
 /// The conditions that the node agent writes.
 pub(super) const OWN: [&str; 5] =
     ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", CONDITION_POD_SCHEDULED];
@@ -71,10 +74,13 @@ fn end_code(container: &Container) -> Option<i32> {
     }
 }
 
-/// Adds the resources of the pod as a whole.
-pub(super) fn insert_resources(status: &mut Object, pod: &Pod) {
-    let requests = resources::requests(&pod.spec, Options::default());
-    let limits = resources::limits(&pod.spec, Options::default());
+/// Adds the resources of the pod as a whole: those that are allocated, or the requested ones of a pod of which nothing runs.
+pub(super) fn insert_resources(status: &mut Object, pod: &Pod, seen: &Observation) {
+    let requested = || {
+        let options = Options::default();
+        (resources::requests(&pod.spec, options), resources::limits(&pod.spec, options))
+    };
+    let (requests, limits) = seen.resources.clone().unwrap_or_else(requested);
     let mut whole = Object::new();
     for (name, amounts) in [("requests", &requests), ("limits", &limits)] {
         if !amounts.is_empty() {
@@ -100,7 +106,7 @@ mod tests {
     use api::time::Timestamp;
 
     use super::*;
-    use crate::runtime::Ended;
+    use crate::runtime::ContainerTermination;
 
     fn container(state: State, is_restarting: bool) -> Container {
         let mut container = Container::waiting(&"c".into(), &"i".into(), "ContainerCreating");
@@ -110,7 +116,7 @@ mod tests {
 
     fn ended(code: i32) -> State {
         let at = Timestamp { seconds: 1, nanos: 0 };
-        State::Ended(Ended::new(code, at, at))
+        State::Ended(ContainerTermination::new(code, at, at))
     }
 
     fn running() -> State {

@@ -12,7 +12,7 @@ use api::time::Timestamp;
 use matching::resources::is_sidecar;
 
 use super::rules::PodRules;
-use crate::runtime::{Container, Ended, Observation, State};
+use crate::runtime::{Container, ContainerTermination, Observation, State};
 
 const PAUSE_FIRST: Duration = Duration::from_secs(10);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
@@ -34,22 +34,22 @@ pub(super) struct Containers {
 
 #[derive(Debug, Clone)]
 struct Play {
-    act: Act,
-    last_end: Option<Ended>,
+    act: ContainerPhase,
+    last_end: Option<ContainerTermination>,
     restarts: i32,
     /// Number of consecutive early ends.
     crashes: u32,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Act {
+enum ContainerPhase {
     Waiting,
     Running {
         since: Timestamp,
     },
     /// Ended; restarted at `again`, if set.
     Ended {
-        end: Ended,
+        end: ContainerTermination,
         again: Option<Timestamp>,
     },
 }
@@ -84,7 +84,7 @@ impl Containers {
         }
     }
 
-    /// Plays until now, and answers how the containers are.
+    /// Advances the simulation to `now` and returns the state of the containers.
     pub(super) fn advance(&mut self, pod: &Pod, rules: &PodRules, now: Timestamp) -> Observation {
         let mut next = NextChange::default();
         let created = self.began.plus(rules.start);
@@ -102,8 +102,8 @@ impl Containers {
             let code = |run| if is_sidecar(container) { 0 } else { rules.code_of_init(pod, container, run) };
             play.advance(cursor, now, run, &code, |ended| restarts && ended.exit_code != 0, &mut next);
             match &play.act {
-                Act::Running { since } if is_sidecar(container) => cursor = cursor.max(*since),
-                Act::Ended { end, again: None } if end.exit_code == 0 => cursor = cursor.max(end.finished),
+                ContainerPhase::Running { since } if is_sidecar(container) => cursor = cursor.max(*since),
+                ContainerPhase::Ended { end, again: None } if end.exit_code == 0 => cursor = cursor.max(end.finished),
                 _ => {
                     initialized = false;
                     break;
@@ -114,7 +114,7 @@ impl Containers {
             let policy = pod.spec.restart_policy.as_str();
             for (container, play) in pod.spec.containers.iter().zip(&mut self.main) {
                 let code = |run| rules.code_of_run(&pod.metadata.uid, &container.name, run);
-                let again = |ended: &Ended| {
+                let again = |ended: &ContainerTermination| {
                     rules.restarts
                         && (matches!(policy, "Always" | "") || (policy == "OnFailure" && ended.exit_code != 0))
                 };
@@ -130,7 +130,7 @@ impl Containers {
         if let Some(code) = rules.exit_now {
             self.end_all(now, code);
             next = NextChange::default();
-        } else if self.main.iter().all(|play| matches!(play.act, Act::Ended { again: None, .. })) {
+        } else if self.main.iter().all(|play| matches!(play.act, ContainerPhase::Ended { again: None, .. })) {
             // Sidecars end with the last container.
             self.init.iter_mut().for_each(|play| play.end(now, 0));
         }
@@ -150,15 +150,15 @@ impl Containers {
     }
 
     fn is_untouched(&self) -> bool {
-        self.init.iter().chain(&self.main).all(|play| play.act == Act::Waiting)
+        self.init.iter().chain(&self.main).all(|play| play.act == ContainerPhase::Waiting)
     }
 
     fn observe(&self, pod: &Pod, rules: &PodRules, now: Timestamp, mut next: NextChange) -> Observation {
         let has_sandbox = !self.is_untouched();
         let mut show = |container: &v1::Container, play: &Play, is_init: bool| {
             let mut is_ready = match &play.act {
-                Act::Running { since } if is_init => is_sidecar(container) && *since <= now,
-                Act::Running { since } => {
+                ContainerPhase::Running { since } if is_init => is_sidecar(container) && *since <= now,
+                ContainerPhase::Running { since } => {
                     let at = since.plus(rules.ready_after);
                     if at > now && rules.ready {
                         next.at(at);
@@ -166,7 +166,7 @@ impl Containers {
                     at <= now
                 }
                 // An init container that has done its work counts as ready.
-                Act::Ended { end, again: None } => is_init && end.exit_code == 0,
+                ContainerPhase::Ended { end, again: None } => is_init && end.exit_code == 0,
                 _ => false,
             };
             is_ready &= rules.ready || is_init;
@@ -187,22 +187,22 @@ impl Containers {
 
 impl Play {
     fn new() -> Self {
-        Play { act: Act::Waiting, last_end: None, restarts: 0, crashes: 0 }
+        Play { act: ContainerPhase::Waiting, last_end: None, restarts: 0, crashes: 0 }
     }
 
     /// Restores the state from a status.
     fn resumed(status: &v1::ContainerStatus, now: Timestamp) -> Self {
         let last_end = status.last_state.as_ref().and_then(|state| state.get("terminated")).and_then(ended);
         let crashes = u32::try_from(status.restart_count).unwrap_or(0);
-        let mut play = Play { act: Act::Waiting, last_end, restarts: status.restart_count, crashes };
+        let mut play = Play { act: ContainerPhase::Waiting, last_end, restarts: status.restart_count, crashes };
         let Some(state) = &status.state else { return play };
         if let Some(since) = state.get("running").and_then(|it| time(it, "startedAt")) {
-            play.act = Act::Running { since };
+            play.act = ContainerPhase::Running { since };
         } else if let Some(end) = state.get("terminated").and_then(ended) {
-            play.act = Act::Ended { end, again: None };
+            play.act = ContainerPhase::Ended { end, again: None };
         } else if let Some(end) = play.last_end.clone() {
             // It waited to be restarted: the delay has ended.
-            play.act = Act::Ended { end, again: Some(now) };
+            play.act = ContainerPhase::Ended { end, again: Some(now) };
         }
         play
     }
@@ -214,29 +214,29 @@ impl Play {
         now: Timestamp,
         run: Option<Duration>,
         code: &dyn Fn(i32) -> i32,
-        again: impl Fn(&Ended) -> bool,
+        again: impl Fn(&ContainerTermination) -> bool,
         next: &mut NextChange,
     ) {
         // Each turn moves on in time, except where runs and pauses take none; pauses do.
         loop {
             match &self.act {
-                Act::Waiting if cursor > now => return next.at(cursor),
-                Act::Waiting => self.act = Act::Running { since: cursor },
-                Act::Running { since } => {
+                ContainerPhase::Waiting if cursor > now => return next.at(cursor),
+                ContainerPhase::Waiting => self.act = ContainerPhase::Running { since: cursor },
+                ContainerPhase::Running { since } => {
                     let Some(run) = run else { return };
                     let (since, finished) = (*since, since.plus(run));
                     if finished > now {
                         return next.at(finished);
                     }
-                    let end = Ended::new(code(self.restarts), since, finished);
+                    let end = ContainerTermination::new(code(self.restarts), since, finished);
                     if run >= PAUSE_FORGOTTEN {
                         self.crashes = 0;
                     }
                     let pause = PAUSE_FIRST.saturating_mul(1_u32.checked_shl(self.crashes).unwrap_or(u32::MAX));
                     let again = again(&end).then(|| finished.plus(pause.min(PAUSE_MAX)));
-                    self.act = Act::Ended { end, again };
+                    self.act = ContainerPhase::Ended { end, again };
                 }
-                Act::Ended { end, again: Some(again) } => {
+                ContainerPhase::Ended { end, again: Some(again) } => {
                     if *again > now {
                         return next.at(*again);
                     }
@@ -244,32 +244,34 @@ impl Play {
                     self.last_end = Some(end.clone());
                     self.restarts = self.restarts.saturating_add(1);
                     self.crashes = self.crashes.saturating_add(1);
-                    self.act = Act::Running { since };
+                    self.act = ContainerPhase::Running { since };
                 }
-                Act::Ended { again: None, .. } => return,
+                ContainerPhase::Ended { again: None, .. } => return,
             }
         }
     }
 
     fn end(&mut self, now: Timestamp, exit_code: i32) {
         match &mut self.act {
-            Act::Waiting => {}
-            Act::Running { since } => {
-                let end = Ended::new(exit_code, *since, now);
-                self.act = Act::Ended { end, again: None };
+            ContainerPhase::Waiting => {}
+            ContainerPhase::Running { since } => {
+                let end = ContainerTermination::new(exit_code, *since, now);
+                self.act = ContainerPhase::Ended { end, again: None };
             }
-            Act::Ended { again, .. } => *again = None,
+            ContainerPhase::Ended { again, .. } => *again = None,
         }
     }
 
     fn shown(&self, pod: &Pod, container: &v1::Container, is_ready: bool) -> Container {
         let waiting = |reason, message| State::Waiting { reason, message };
         let (state, last_end) = match &self.act {
-            Act::Waiting if pod.spec.init_containers.is_empty() => (waiting("ContainerCreating", String::new()), None),
-            Act::Waiting => (waiting("PodInitializing", String::new()), None),
-            Act::Running { since } => (State::Running { since: *since }, self.last_end.clone()),
-            Act::Ended { end, again: None } => (State::Ended(end.clone()), self.last_end.clone()),
-            Act::Ended { end, again: Some(again) } => {
+            ContainerPhase::Waiting if pod.spec.init_containers.is_empty() => {
+                (waiting("ContainerCreating", String::new()), None)
+            }
+            ContainerPhase::Waiting => (waiting("PodInitializing", String::new()), None),
+            ContainerPhase::Running { since } => (State::Running { since: *since }, self.last_end.clone()),
+            ContainerPhase::Ended { end, again: None } => (State::Ended(end.clone()), self.last_end.clone()),
+            ContainerPhase::Ended { end, again: Some(again) } => {
                 let pause = i64::try_from(end.finished.until(*again).as_nanos()).unwrap_or(i64::MAX);
                 let pause = api::duration::Duration { nanos: pause };
                 let message = format!(
@@ -279,7 +281,7 @@ impl Play {
                 (waiting("CrashLoopBackOff", message), Some(end.clone()))
             }
         };
-        let was_created = self.act != Act::Waiting;
+        let was_created = self.act != ContainerPhase::Waiting;
         let id = if was_created { container_id(pod, container, self.restarts) } else { Text::default() };
         Container {
             name: container.name.clone(),
@@ -289,7 +291,7 @@ impl Play {
             state,
             last_end,
             is_ready,
-            is_started: matches!(self.act, Act::Running { .. }),
+            is_started: matches!(self.act, ContainerPhase::Running { .. }),
             restarts: self.restarts,
             is_restarting: false,
             fields: Vec::new(),
@@ -332,10 +334,10 @@ fn time(state: &Value, field: &str) -> Option<Timestamp> {
     Timestamp::parse(state.str_at(&[field])?).ok()
 }
 
-fn ended(state: &Value) -> Option<Ended> {
+fn ended(state: &Value) -> Option<ContainerTermination> {
     let exit_code = state.get("exitCode").and_then(Value::as_i64).unwrap_or(0);
     let exit_code = i32::try_from(exit_code).unwrap_or(1);
-    Some(Ended::new(exit_code, time(state, "startedAt")?, time(state, "finishedAt")?))
+    Some(ContainerTermination::new(exit_code, time(state, "startedAt")?, time(state, "finishedAt")?))
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use api::core::v1::Pod;
 use api::json::{Object, Value};
 use api::well_known::ANNOTATION_JOB_COMPLETION_INDEX;
 
-use super::select::{Select, SelectError};
+use super::select::{PodSelector, SelectError};
 use super::usage;
 use crate::annotations;
 
@@ -43,7 +43,7 @@ pub struct Rules {
 /// Changes for the pods that a selection matches.
 #[derive(Debug, Clone, PartialEq)]
 struct Rule {
-    select: Select,
+    select: PodSelector,
     values: Vec<(String, String)>,
 }
 
@@ -156,7 +156,7 @@ impl Rules {
         for (index, item) in list.as_array().ok_or(RulesError::List)?.iter().enumerate() {
             let fields = item.as_object().ok_or(RulesError::List)?;
             let read = || -> Result<Rule, RulesError> {
-                let select = Select::new(fields.get("select").ok_or(RulesError::List)?)?;
+                let select = PodSelector::new(fields.get("select").ok_or(RulesError::List)?)?;
                 Ok(Rule { select, values: values(fields, "select")? })
             };
             let rule = read().map_err(|error| RulesError::Selected { index, error: Box::new(error) })?;

@@ -8,7 +8,7 @@ use api::labels::{Selector, SelectorError};
 
 /// The pods that a rule is for.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Select {
+pub(super) struct PodSelector {
     labels: Option<Selector>,
     namespace: Option<String>,
     owner: Option<String>,
@@ -33,11 +33,11 @@ pub enum SelectError {
     Labels(SelectorError),
 }
 
-impl Select {
+impl PodSelector {
     /// Reads a selection, such as `{owner: Job, labels: "app in (a, b)"}`.
     pub(super) fn new(document: &Value) -> Result<Self, SelectError> {
         let fields = document.as_object().ok_or(SelectError::Form)?;
-        let mut select = Select { labels: None, namespace: None, owner: None, image: None };
+        let mut select = PodSelector { labels: None, namespace: None, owner: None, image: None };
         for (name, value) in fields.iter() {
             let text = value.as_str().ok_or(SelectError::Form);
             match name {

@@ -3,7 +3,7 @@
 use cel::program::Trace;
 use cel::syntax::ast::ExprKind;
 use cel::value::Value;
-use cel_kubernetes::compile::{Compiled, not_a_bool};
+use cel_kubernetes::compile::{CompiledExpression, not_a_bool};
 use cel_kubernetes::environments::node_affinity::{self, Labels};
 use cel_kubernetes::environments::toleration;
 
@@ -34,18 +34,18 @@ pub struct Step {
 }
 
 impl Evaluation {
-    pub(super) fn of_taint(compiled: &Compiled, taint: &toleration::Taint<'_>) -> Self {
+    pub(super) fn of_taint(compiled: &CompiledExpression, taint: &toleration::Taint<'_>) -> Self {
         let (evaluation, trace) = compiled.trace(taint);
         Self::new(compiled, &evaluation, &trace)
     }
 
-    pub(super) fn of_labels(compiled: &Compiled, labels: &Labels) -> Self {
+    pub(super) fn of_labels(compiled: &CompiledExpression, labels: &Labels) -> Self {
         let node = node_affinity::Node { labels };
         let (evaluation, trace) = compiled.trace(&node);
         Self::new(compiled, &evaluation, &trace)
     }
 
-    fn new(compiled: &Compiled, evaluation: &cel::program::Evaluation<'_>, trace: &Trace<'_>) -> Self {
+    fn new(compiled: &CompiledExpression, evaluation: &cel::program::Evaluation<'_>, trace: &Trace<'_>) -> Self {
         let result = match &evaluation.result {
             Ok(Value::Bool(truth)) => Ok(*truth),
             Ok(other) => Err(not_a_bool(other).unwrap_or_default()),
@@ -61,7 +61,7 @@ impl Evaluation {
     }
 }
 
-fn steps(compiled: &Compiled, trace: &Trace<'_>) -> Vec<Step> {
+fn steps(compiled: &CompiledExpression, trace: &Trace<'_>) -> Vec<Step> {
     let ast = compiled.typed().ast();
     let mut steps: Vec<Step> = Vec::new();
     for step in trace.steps() {

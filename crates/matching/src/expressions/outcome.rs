@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cel::program::Activation;
 use cel::value::{ErrorKind, Value};
-use cel_kubernetes::compile::{Compiled, not_a_bool};
+use cel_kubernetes::compile::{CompiledExpression, not_a_bool};
 
 /// Outcome of an expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub struct Counts {
 
 impl Counters {
     /// Runs a program: its outcome and cost.
-    pub(super) fn run(&self, compiled: &Compiled, input: &dyn Activation) -> (Outcome, u64) {
+    pub(super) fn run(&self, compiled: &CompiledExpression, input: &dyn Activation) -> (Outcome, u64) {
         let evaluation = compiled.eval(input);
         let cost = evaluation.cost;
         add(&self.evaluations, 1);

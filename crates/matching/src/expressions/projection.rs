@@ -4,7 +4,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::compile::CompiledExpression;
 use cel_kubernetes::environments::node_affinity::Labels;
 use cel_kubernetes::environments::toleration::Taint;
 use cel_kubernetes::reads::{Keys, Reads};
@@ -28,7 +28,7 @@ pub enum LabelProjection {
 }
 
 impl TaintProjection {
-    pub(super) fn of(compiled: &Compiled) -> Self {
+    pub(super) fn of(compiled: &CompiledExpression) -> Self {
         let reads = Reads::of(compiled.typed());
         match reads.keys_of(&["taint"]) {
             Keys::All => TaintProjection { key: true, value: true, effect: true, time_added: true },
@@ -68,7 +68,7 @@ impl TaintProjection {
 }
 
 impl LabelProjection {
-    pub(super) fn of(compiled: &Compiled) -> Self {
+    pub(super) fn of(compiled: &CompiledExpression) -> Self {
         let reads = Reads::of(compiled.typed());
         match reads.keys_of(&["node", "labels"]) {
             Keys::All => LabelProjection::All,

@@ -105,8 +105,8 @@ fn requests(pod: &Pod, missing: &ResourceList, pod_level: bool) -> ResourceList 
         } else {
             resources.requests.clone()
         };
-        if let Some(told) = &pod.status.resources {
-            raise(&mut asked, &told.requests);
+        if let Some(reported) = &pod.status.resources {
+            raise(&mut asked, &reported.requests);
             raise(&mut asked, &pod.status.allocated_resources.clone().unwrap_or_default());
         }
         replace(&mut sum, &asked);

@@ -75,12 +75,12 @@ fn empty(api_version: &str, kind: &str) -> Value {
 
 /// A built-in kind without a resource: `Scale`, `TokenRequest`.
 #[derive(Debug)]
-pub struct Single {
+pub struct SingleKind {
     kind: &'static str,
     reset: Reset,
 }
 
-impl Single {
+impl SingleKind {
     /// A kind, whose versions are not converted.
     #[must_use]
     pub const fn new(kind: &'static str) -> Self {
@@ -88,7 +88,7 @@ impl Single {
     }
 }
 
-impl Versions for Single {
+impl Versions for SingleKind {
     fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
         types::by_api_version(api_version, self.kind).map(Shape::of_type)
     }

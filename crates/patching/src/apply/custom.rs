@@ -9,14 +9,14 @@ use super::shape::Shape;
 
 /// A custom resource, written through one of its paths. Its versions differ in nothing but their name and schema.
 #[derive(Debug)]
-pub struct Custom<'s> {
+pub struct CustomResourceKind<'s> {
     kind: &'s str,
     /// `group/version`, and the schema of that version if it has one.
     versions: Vec<(String, Option<&'s Schema>)>,
     reset: Reset,
 }
 
-impl<'s> Custom<'s> {
+impl<'s> CustomResourceKind<'s> {
     /// A resource with these versions, named `group/version`.
     ///
     /// `has_status` is true if the status is a subresource; `subresource` is the one being written.
@@ -31,7 +31,7 @@ impl<'s> Custom<'s> {
     }
 }
 
-impl Versions for Custom<'_> {
+impl Versions for CustomResourceKind<'_> {
     fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
         let (_, schema) = self.versions.iter().find(|(it, _)| it == api_version)?;
         Some(schema.map_or(Shape::Deduced, Shape::of_custom_resource))

@@ -6,7 +6,7 @@
 use api::json::{Object, Value};
 use api::well_known::ANNOTATION_LAST_APPLIED;
 
-use super::Applied;
+use super::ApplyResult;
 use api::metadata;
 
 /// All annotations together may have this many bytes.
@@ -19,7 +19,7 @@ pub(super) fn read(object: &Value) -> Option<Value> {
 }
 
 /// Writes `config` into the annotation of an object that has it.
-pub(super) fn renew(applied: Applied, live: &Value, config: &Value) -> Applied {
+pub(super) fn renew(applied: ApplyResult, live: &Value, config: &Value) -> ApplyResult {
     let object = applied.object.as_ref().unwrap_or(live);
     let Some(before) =
         object.str_at(&["metadata", "annotations", ANNOTATION_LAST_APPLIED]).filter(|text| !text.is_empty())
@@ -39,7 +39,7 @@ pub(super) fn renew(applied: Applied, live: &Value, config: &Value) -> Applied {
         }
     }
     metadata::remove(&mut object, "managedFields");
-    Applied { object: Some(object), ..applied }
+    ApplyResult { object: Some(object), ..applied }
 }
 
 fn size(annotations: &Object) -> usize {

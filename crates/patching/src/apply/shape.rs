@@ -116,8 +116,8 @@ const DEDUCED_LIST: List<'static> = List { element: Shape::Untyped, relation: Re
 impl<'s> Shape<'s> {
     /// Objects of a built-in type.
     #[must_use]
-    pub fn of_type(of: &'static Type) -> Self {
-        Shape::Kind(Kind::Struct(of))
+    pub fn of_type(object_type: &'static Type) -> Self {
+        Shape::Kind(Kind::Struct(object_type))
     }
 
     /// Objects of a custom resource with a structural schema.

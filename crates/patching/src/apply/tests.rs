@@ -24,8 +24,13 @@ fn schema() -> Schema {
     Schema::from_value(&value(SCHEMA)).unwrap()
 }
 
-fn widgets(schema: &Schema) -> Custom<'_> {
-    Custom::new("Widget", vec![("e.com/v1".to_owned(), Some(schema)), ("e.com/v2".to_owned(), Some(schema))], true, "")
+fn widgets(schema: &Schema) -> CustomResourceKind<'_> {
+    CustomResourceKind::new(
+        "Widget",
+        vec![("e.com/v1".to_owned(), Some(schema)), ("e.com/v2".to_owned(), Some(schema))],
+        true,
+        "",
+    )
 }
 
 fn write<'a>(versions: &'a dyn Versions, manager: &'a str, now: &'a str) -> Write<'a> {
@@ -33,7 +38,7 @@ fn write<'a>(versions: &'a dyn Versions, manager: &'a str, now: &'a str) -> Writ
 }
 
 /// The object that is stored after an apply.
-fn stored(live: &Value, applied: Applied) -> Value {
+fn stored(live: &Value, applied: ApplyResult) -> Value {
     let mut object = applied.object.unwrap_or_else(|| live.clone());
     metadata::remove(&mut object, "managedFields");
     if let Some(entries) = applied.managed_fields {

@@ -1,6 +1,6 @@
 //! Merge patch: a document that is laid over another, where null removes.
 
-use api::json::{self, Edited, Object, Value};
+use api::json::{self, Object, ObjectEditor, Value};
 
 use super::{Error, Result};
 
@@ -25,12 +25,12 @@ pub fn apply(document: &Value, patch: &[u8]) -> Result<Value> {
 }
 
 fn merge(fields: &mut Object, patch: Object) {
-    let mut edited = Edited::new(std::mem::take(fields));
+    let mut edited = ObjectEditor::new(std::mem::take(fields));
     merge_into(&mut edited, patch);
     *fields = edited.into_object();
 }
 
-fn merge_into(fields: &mut Edited, patch: Object) {
+fn merge_into(fields: &mut ObjectEditor, patch: Object) {
     for (key, value) in patch {
         match (fields.get_mut(&key), value) {
             (_, Value::Null) => {

@@ -6,7 +6,7 @@
 mod order;
 mod places;
 
-use api::json::{self, Edited, Object, Value};
+use api::json::{self, Object, ObjectEditor, Value};
 use api::types::{Field, Kind, Type};
 
 use self::order::normalize;
@@ -22,7 +22,7 @@ const DELETE_PRIMITIVES: &str = "$deleteFromPrimitiveList";
 ///
 /// # Errors
 /// The patch cannot be read, or does not fit the type.
-pub fn apply(document: &Value, patch: &[u8], of: &'static Type) -> Result<(Value, Vec<String>)> {
+pub fn apply(document: &Value, patch: &[u8], object_type: &'static Type) -> Result<(Value, Vec<String>)> {
     let (patch, duplicates) = json::parse_strict(patch).map_err(|error| Error::malformed(error.message))?;
     let Value::Object(patch) = patch else {
         if patch.is_null() {
@@ -34,7 +34,7 @@ pub fn apply(document: &Value, patch: &[u8], of: &'static Type) -> Result<(Value
         )));
     };
     let original = document.as_object().cloned().unwrap_or_default();
-    let merged = merge_map(original, patch, Some(Schema::Struct(of)))?;
+    let merged = merge_map(original, patch, Some(Schema::Struct(object_type)))?;
     let duplicates = duplicates.into_iter().map(|it| format!("duplicate field \"{}\"", it.path)).collect();
     Ok((Value::Object(merged), duplicates))
 }
@@ -111,7 +111,7 @@ fn merge_map(mut original: Object, mut patch: Object, schema: Option<Schema>) ->
     }
     retain_keys(&mut original, &mut patch)?;
     order::merge_ordered_lists(&mut original, &mut patch, schema)?;
-    let mut original = Edited::new(original);
+    let mut original = ObjectEditor::new(original);
     for (key, value) in patch {
         let (key, is_delete_list) = match key.split_once('/') {
             Some((DELETE_PRIMITIVES, name)) => (name.into(), true),
@@ -152,7 +152,7 @@ fn merge_map(mut original: Object, mut patch: Object, schema: Option<Schema>) ->
     Ok(original.into_object())
 }
 
-fn set(original: &mut Edited, key: &str, value: Value) {
+fn set(original: &mut ObjectEditor, key: &str, value: Value) {
     match without_directives(without_nulls(value)) {
         Some(value) => original.insert(key, value),
         None => original.remove(key),

@@ -8,6 +8,7 @@ use api::json::Value;
 
 use super::*;
 use crate::decide::NodeFacts;
+use crate::network::Protocol;
 use crate::nft::tests::node;
 use crate::service::Service;
 use crate::state::State;
@@ -21,7 +22,13 @@ struct Kernel {
 
 impl Kernel {
     fn exists(&self, chain: &str) -> bool {
-        chain == crate::rules::REJECT_CHAIN || self.rules.chains.contains_key(chain) || self.stale.contains(chain)
+        let counts = 1..=crate::rules::SHARED_ENDPOINTS_MAX;
+        let mut shared =
+            Protocol::ALL.into_iter().flat_map(|protocol| counts.clone().map(move |count| (protocol, count)));
+        chain == crate::rules::REJECT_CHAIN
+            || shared.any(|(protocol, count)| *crate::rules::shared_chain(protocol, count) == *chain)
+            || self.rules.chains.contains_key(chain)
+            || self.stale.contains(chain)
     }
 
     /// Whether a rule names an object: as a whole word.

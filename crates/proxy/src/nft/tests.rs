@@ -211,3 +211,57 @@ fn many_endpoints_are_one_map() {
         "{rules:?}"
     );
 }
+
+#[test]
+fn clients_of_very_many_endpoints_are_hashed() {
+    let addresses = (0..1001_u16).map(|it| api::json!({"addresses": [(format!("10.244.{}.{}", it >> 8, it & 255))]}));
+    let endpoints: Vec<_> = addresses.collect();
+    let mut state = State::new(node());
+    let spec = api::json!({"clusterIP": "10.96.0.7", "sessionAffinity": "ClientIP", "ports": (ports(0))});
+    state.set_service(&client::Key::new("default", "web"), Some(service(spec)));
+    // An EndpointSlice has at most 1,000 endpoints.
+    let (first, rest) = endpoints.split_at(1000);
+    state.set_slice(&"web-1".into(), None, slice(first.to_vec().into()));
+    state.set_slice(&"web-2".into(), None, slice(rest.to_vec().into()));
+    let _ = state.update();
+    let rules = state.ledger.rule_set();
+    assert!(rules.sets.is_empty());
+    let [rule] = &**rules.chains.get("service-default/web/tcp/http").unwrap() else { panic!("one rule") };
+    let begin = "meta l4proto tcp dnat ip addr . port to jhash ip saddr mod 1001 seed 0x63656c70 map { 0 : 10.244.0.0 . 8080 , 1 : ";
+    assert!(rule.starts_with(begin), "{rule:.200}");
+}
+
+#[test]
+fn endpoints_of_cluster_ips_are_elements() {
+    let spec = api::json!({"clusterIP": "10.96.0.7", "ports": (ports(0))});
+    let object = api::json!({"metadata": {"namespace": "default", "name": "web"}, "spec": spec});
+    let mut state = State::new(node());
+    state.set_service(&client::Key::new("default", "web"), Some(Arc::new(Service::read(&object).unwrap())));
+    let endpoints = |second: &str| slice(api::json!([{"addresses": ["10.244.0.2"]}, {"addresses": [second]}]));
+    let first = endpoints("10.244.1.2");
+    state.set_slice(&"web-1".into(), None, first.clone());
+    let _ = state.update();
+    let rules = state.ledger.rule_set();
+    assert!(rules.chains.is_empty());
+    let text = replace(&settings(), &node(), &rules).replace(" ip celplane-proxy", "");
+    for line in [
+        "add element service-ips { 10.96.0.7 . tcp . 80 : goto endpoints-tcp-2 }",
+        "add element endpoint-0 { 10.96.0.7 . tcp . 80 : 10.244.0.2 . 8080 }",
+        "add element endpoint-1 { 10.96.0.7 . tcp . 80 : 10.244.1.2 . 8080 }",
+        "add rule endpoints-tcp-2 meta l4proto tcp numgen random mod 2 0 dnat ip addr . port to ip daddr . meta l4proto . th dport map @endpoint-0",
+        "add rule endpoints-tcp-2 meta l4proto tcp dnat ip addr . port to ip daddr . meta l4proto . th dport map @endpoint-1",
+    ] {
+        assert!(text.lines().any(|it| it == line), "`{line}` is missing in {text}");
+    }
+    state.ledger.confirm();
+    state.set_slice(&"web-1".into(), first.as_deref(), endpoints("10.244.1.3"));
+    let _ = state.update();
+    let text = update(&Table::default(), &state.ledger.difference()).replace(" ip celplane-proxy", "");
+    assert_eq!(
+        text.lines().collect::<Vec<_>>(),
+        [
+            "delete element endpoint-1 { 10.96.0.7 . tcp . 80 }",
+            "add element endpoint-1 { 10.96.0.7 . tcp . 80 : 10.244.1.3 . 8080 }",
+        ]
+    );
+}

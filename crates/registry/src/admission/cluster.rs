@@ -29,7 +29,7 @@ pub enum ParamError {
 
 /// A reason why a namespace is unavailable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Missing {
+pub enum MissingNamespace {
     /// The namespace does not exist.
     NotFound,
     /// Its existence is unknown: only offline, where objects come from files.
@@ -51,7 +51,7 @@ pub trait Cluster: Sync {
     ///
     /// # Errors
     /// It does not exist, or it is not known whether it does.
-    fn namespace(&self, name: &str) -> Result<Arc<Value>, Missing>;
+    fn namespace(&self, name: &str) -> Result<Arc<Value>, MissingNamespace>;
 
     /// The resources and kinds under which the resource of a request is served as well, itself included.
     fn equivalents(&self, request: &Request) -> Arc<[(GroupVersionResource, GroupVersionKind)]>;
@@ -66,7 +66,10 @@ pub trait Cluster: Sync {
     fn is_built_in(&self, kind: &GroupVersionKind) -> bool;
 
     /// The scope of a kind of parameters; none if it is not served.
-    fn param_scope(&self, kind: &GroupVersionKind) -> Option<ParamScope>;
+    ///
+    /// # Errors
+    /// It is not known whether the kind is served.
+    fn param_scope(&self, kind: &GroupVersionKind) -> Result<Option<ParamScope>, ParamError>;
 
     /// Returns a parameter resource by name.
     ///
@@ -118,6 +121,18 @@ pub trait Cluster: Sync {
     ) -> Result<Option<Value>, PatchError>;
 }
 
+/// Checks that the kind of a policy's parameters is served.
+///
+/// # Errors
+/// It is not, or that is not known.
+pub(super) fn check_param_kind(kind: Option<&GroupVersionKind>, cluster: &dyn Cluster) -> Result<(), ParamError> {
+    let Some(kind) = kind else { return Ok(()) };
+    match cluster.param_scope(kind)? {
+        Some(_) => Ok(()),
+        None => Err(ParamError::Refused(format!("failed to find resource referenced by paramKind: '{kind}'"))),
+    }
+}
+
 /// The parameters that a binding refers to; none where they may be missing.
 ///
 /// # Errors
@@ -129,7 +144,7 @@ pub(super) fn params(
     cluster: &dyn Cluster,
 ) -> Result<Vec<Arc<Value>>, ParamError> {
     let refused = |why: &str| Err(ParamError::Refused(why.to_owned()));
-    let Some(scope) = cluster.param_scope(kind) else {
+    let Some(scope) = cluster.param_scope(kind)? else {
         return refused(&format!("paramKind kind `{kind}` not known"));
     };
     let own = &*reference.namespace;

@@ -11,7 +11,7 @@ use cel::value::Value as CelValue;
 use cel_kubernetes::environments::admission::{CONDITIONS_COST_MAX, Documents, EvaluationError, Input};
 use cel_kubernetes::libraries::authorization::{ResourceCheck, authorizer_value, request_resource_value};
 
-use super::cluster::{Cluster, Missing};
+use super::cluster::{Cluster, MissingNamespace};
 use super::policy::{Expression, FailurePolicy, Policy};
 use super::request::{GroupVersionKind, Request, namespace_document};
 use super::rules::Match;
@@ -38,7 +38,7 @@ pub struct ConditionCheck {
 
 /// The documents of a request in one version.
 #[derive(Clone)]
-pub(super) struct Versioned {
+pub(super) struct VersionedDocuments {
     pub(super) kind: GroupVersionKind,
     pub(super) object: Option<Arc<Value>>,
     pub(super) old: Option<Arc<Value>>,
@@ -53,10 +53,10 @@ pub(super) struct Session<'s> {
     pub(super) cluster: &'s dyn Cluster,
     interrupt: &'s (dyn Fn() -> bool + Sync),
     deadline: Deadline<'s>,
-    requested: OnceCell<Rc<Versioned>>,
+    requested: OnceCell<Rc<VersionedDocuments>>,
     authorizer: (CelValue<'static>, CelValue<'static>),
     /// The variable `namespaceObject`.
-    namespace: Result<Option<Value>, Missing>,
+    namespace: Result<Option<Value>, MissingNamespace>,
     namespace_read: AtomicBool,
     conditions: RefCell<Vec<ConditionCheck>>,
 }
@@ -104,16 +104,16 @@ impl<'s> Session<'s> {
 
     /// Whether the namespace of the request does not exist.
     pub(super) fn lacks_namespace(&self) -> bool {
-        self.namespace == Err(Missing::NotFound)
+        self.namespace == Err(MissingNamespace::NotFound)
     }
 
     /// The documents of the request in the version that matched.
-    pub(super) fn versioned(&self, found: &Match) -> Result<Rc<Versioned>, String> {
+    pub(super) fn versioned(&self, found: &Match) -> Result<Rc<VersionedDocuments>, String> {
         let request = self.request;
         let (resource, kind) = match found {
             Match::Requested => {
                 let make = || {
-                    Rc::new(Versioned {
+                    Rc::new(VersionedDocuments {
                         kind: request.kind.clone(),
                         object: request.object.clone(),
                         old: request.old.clone(),
@@ -129,7 +129,7 @@ impl<'s> Session<'s> {
             Some(document) => self.cluster.convert(request, document, kind).map(|it| Some(Arc::new(it))),
             None => Ok(None),
         };
-        Ok(Rc::new(Versioned {
+        Ok(Rc::new(VersionedDocuments {
             kind: kind.clone(),
             object: convert(&request.object)?,
             old: convert(&request.old)?,
@@ -139,7 +139,11 @@ impl<'s> Session<'s> {
     }
 
     /// The input of validations, annotations and mutations.
-    pub(super) fn documents<'d>(&'d self, versioned: &'d Versioned, params: Option<&'d Value>) -> Documents<'d> {
+    pub(super) fn documents<'d>(
+        &'d self,
+        versioned: &'d VersionedDocuments,
+        params: Option<&'d Value>,
+    ) -> Documents<'d> {
         Documents {
             object: versioned.object.as_deref(),
             old_object: versioned.old.as_deref(),
@@ -167,7 +171,7 @@ impl<'s> Session<'s> {
     pub(super) fn meets_conditions<B>(
         &self,
         policy: &Policy<B>,
-        versioned: &Versioned,
+        versioned: &VersionedDocuments,
         params: Option<&Value>,
     ) -> Result<bool, String> {
         if policy.conditions.is_empty() {
@@ -186,7 +190,7 @@ impl<'s> Session<'s> {
     fn evaluate_conditions<B>(
         &self,
         policy: &Policy<B>,
-        versioned: &Versioned,
+        versioned: &VersionedDocuments,
         params: Option<&Value>,
     ) -> (Result<bool, String>, usize) {
         let documents = Documents {

@@ -11,8 +11,8 @@ use cel_kubernetes::environments::admission::{Input, POLICY_COST_MAX, applied_ob
 
 use super::catalog::{Catalog, Hook, Matches};
 use super::cluster::{self, Cluster, ParamError, PatchError};
-use super::evaluation::{ConditionCheck, Deadline, Error, Session, Versioned, evaluate};
-use super::policy::{Binding, Expression, FailurePolicy, Mutating, PatchType, Policy};
+use super::evaluation::{ConditionCheck, Deadline, Error, Session, VersionedDocuments, evaluate};
+use super::policy::{Binding, Expression, FailurePolicy, MutatingBody, PatchType, Policy};
 use super::request::{GroupVersionKind, Request};
 use super::rules::{Match, MatchError};
 use super::validating::{Check, error_type};
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub checks: Vec<Check>,
     /// Evaluations of match conditions to count.
     pub conditions: Vec<ConditionCheck>,
-    /// Policies that could not be evaluated, because something is not known: only offline.
+    /// Policies that could not be evaluated because an input is unknown, which happens only offline.
     pub unknown: Vec<(Arc<str>, String)>,
     /// Whether the namespace of the request does not exist.
     pub lacks_namespace: bool,
@@ -84,7 +84,7 @@ impl Denial {
 
 /// A policy, a binding and a parameter that match.
 struct Invocation<'c> {
-    hook: &'c Hook<Mutating>,
+    hook: &'c Hook<MutatingBody>,
     binding: &'c Binding,
     found: Match,
     param: Option<Arc<Value>>,
@@ -103,7 +103,7 @@ impl Invocation<'_> {
 /// Evaluates all policies that match a request, and patches its object.
 #[must_use]
 pub fn evaluate_all(
-    catalog: &Catalog<Mutating>,
+    catalog: &Catalog<MutatingBody>,
     request: &Request,
     cluster: &dyn Cluster,
     deadline: Deadline<'_>,
@@ -135,7 +135,7 @@ pub fn evaluate_all(
 }
 
 fn collect<'c>(
-    hook: &'c Hook<Mutating>,
+    hook: &'c Hook<MutatingBody>,
     found: &Match,
     request: &Request,
     cluster: &dyn Cluster,
@@ -143,9 +143,10 @@ fn collect<'c>(
     invocations: &mut Vec<Invocation<'c>>,
 ) {
     let policy = &hook.policy;
-    if let Some(kind) = policy.param_kind.as_ref().filter(|kind| cluster.param_scope(kind).is_none()) {
-        let why = format!("failed to find resource referenced by paramKind: '{kind}'");
-        return outcome.misconfigured(policy, None, &why);
+    match cluster::check_param_kind(policy.param_kind.as_ref(), cluster) {
+        Ok(()) => {}
+        Err(ParamError::Refused(why)) => return outcome.misconfigured(policy, None, &why),
+        Err(ParamError::Unknown(why)) => return outcome.unknown.push((policy.name.clone(), why)),
     }
     for binding in &hook.bindings {
         match binding.constraints.as_ref().map_or(Ok(Some(Match::Requested)), |it| it.matches(request, cluster)) {
@@ -174,12 +175,18 @@ fn collect<'c>(
 }
 
 impl Outcome {
-    fn misconfigured(&mut self, policy: &Policy<Mutating>, binding: Option<&Binding>, why: &str) {
+    fn misconfigured(&mut self, policy: &Policy<MutatingBody>, binding: Option<&Binding>, why: &str) {
         let of = if binding.is_some() { "binding" } else { "policy" };
         self.deny(policy, binding, format!("failed to configure {of}: {why}"), "Forbidden");
     }
 
-    fn deny(&mut self, policy: &Policy<Mutating>, binding: Option<&Binding>, message: String, reason: &'static str) {
+    fn deny(
+        &mut self,
+        policy: &Policy<MutatingBody>,
+        binding: Option<&Binding>,
+        message: String,
+        reason: &'static str,
+    ) {
         if policy.failure_policy == FailurePolicy::Ignore {
             return;
         }
@@ -196,7 +203,7 @@ struct Pass<'p, 's> {
     reinvocation: &'p mut Reinvocation,
     /// The object in each version that a policy matched, with all mutations so far; the flag is set once a mutation
     /// changed it.
-    current: Vec<(Versioned, bool)>,
+    current: Vec<(VersionedDocuments, bool)>,
 }
 
 impl Pass<'_, '_> {
@@ -244,7 +251,7 @@ impl Pass<'_, '_> {
             return Ok(at);
         }
         let versioned = self.session.versioned(&invocation.found)?;
-        self.current.push((Versioned::clone(&versioned), false));
+        self.current.push((VersionedDocuments::clone(&versioned), false));
         Ok(self.current.len().saturating_sub(1))
     }
 
@@ -319,8 +326,8 @@ impl Pass<'_, '_> {
         &self,
         patch_type: PatchType,
         expression: &Expression,
-        policy: &Policy<Mutating>,
-        versioned: &Versioned,
+        policy: &Policy<MutatingBody>,
+        versioned: &VersionedDocuments,
         object: &Value,
         params: Option<&Value>,
     ) -> Result<Option<Value>, PatchError> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::json::Value;
 use cel::program::Program;
-use cel_kubernetes::environments::admission::{CompileError, Compiler, PolicyCompiler, Scope, Variable, Yields};
+use cel_kubernetes::environments::admission::{CompileError, Compiler, PolicyCompiler, ResultKind, Scope, Variable};
 
 use super::request::GroupVersionKind;
 use super::rules::{Constraints, LabelRule, label_rule};
@@ -45,7 +45,7 @@ pub struct Policy<B> {
 
 /// The validations of a ValidatingAdmissionPolicy.
 #[derive(Debug)]
-pub struct Validating {
+pub struct ValidatingBody {
     pub(super) validations: Box<[Validation]>,
     pub(super) annotations: Box<[(Box<str>, Expression)]>,
 }
@@ -61,7 +61,7 @@ pub(super) struct Validation {
 
 /// The mutations of a MutatingAdmissionPolicy.
 #[derive(Debug)]
-pub struct Mutating {
+pub struct MutatingBody {
     pub(super) mutations: Box<[(PatchType, Expression)]>,
     pub(super) reinvoked: bool,
 }
@@ -80,8 +80,8 @@ enum Sources<'c> {
 }
 
 impl Sources<'_> {
-    fn compile(&self, text: &str, yields: Yields, authorizer: bool) -> Expression {
-        let patch_types = matches!(yields, Yields::Object | Yields::JsonPatch);
+    fn compile(&self, text: &str, yields: ResultKind, authorizer: bool) -> Expression {
+        let patch_types = matches!(yields, ResultKind::Object | ResultKind::JsonPatch);
         let program = match self {
             Sources::Plain(compiler, params) => {
                 compiler.compile(text, yields, Scope { params: *params, authorizer, patch_types })
@@ -113,7 +113,7 @@ impl<B> Policy<B> {
             }
             Sources::Composed(composed)
         };
-        let condition = |condition: &Value| sources.compile(condition.text("expression"), Yields::Bool, true);
+        let condition = |condition: &Value| sources.compile(condition.text("expression"), ResultKind::Bool, true);
         Self {
             name: policy.field("metadata").text("name").into(),
             failure_policy: match spec.text("failurePolicy") {
@@ -156,24 +156,24 @@ impl Policy<()> {
     }
 }
 
-impl Policy<Validating> {
+impl Policy<ValidatingBody> {
     /// Compiles a ValidatingAdmissionPolicy.
     #[must_use]
     pub fn validating(policy: &Value, compiler: &Compiler) -> Self {
         Self::compile(policy, compiler, |spec, sources| {
             let validation = |validation: &Value| Validation {
-                expression: sources.compile(validation.text("expression"), Yields::Bool, true),
+                expression: sources.compile(validation.text("expression"), ResultKind::Bool, true),
                 message: validation.text("message").trim().into(),
                 message_expression: Some(validation.text("messageExpression"))
                     .filter(|text| !text.is_empty())
-                    .map(|text| sources.compile(text, Yields::String, false)),
+                    .map(|text| sources.compile(text, ResultKind::String, false)),
                 reason: REASONS.iter().find(|it| **it == validation.text("reason")).copied().unwrap_or("Invalid"),
             };
             let annotation = |annotation: &Value| {
-                let expression = sources.compile(annotation.text("valueExpression"), Yields::StringOrNull, true);
+                let expression = sources.compile(annotation.text("valueExpression"), ResultKind::StringOrNull, true);
                 (annotation.text("key").into(), expression)
             };
-            Validating {
+            ValidatingBody {
                 validations: spec.list("validations").iter().map(validation).collect(),
                 annotations: spec.list("auditAnnotations").iter().map(annotation).collect(),
             }
@@ -181,19 +181,19 @@ impl Policy<Validating> {
     }
 }
 
-impl Policy<Mutating> {
+impl Policy<MutatingBody> {
     /// Compiles a MutatingAdmissionPolicy.
     #[must_use]
     pub fn mutating(policy: &Value, compiler: &Compiler) -> Self {
         Self::compile(policy, compiler, |spec, sources| {
             let mutation = |mutation: &Value| {
                 let (patch_type, field, yields) = match mutation.text("patchType") {
-                    "JSONPatch" => (PatchType::JsonPatch, "jsonPatch", Yields::JsonPatch),
-                    _ => (PatchType::Apply, "applyConfiguration", Yields::Object),
+                    "JSONPatch" => (PatchType::JsonPatch, "jsonPatch", ResultKind::JsonPatch),
+                    _ => (PatchType::Apply, "applyConfiguration", ResultKind::Object),
                 };
                 (patch_type, sources.compile(mutation.field(field).text("expression"), yields, true))
             };
-            Mutating {
+            MutatingBody {
                 mutations: spec.list("mutations").iter().map(mutation).collect(),
                 reinvoked: spec.text("reinvocationPolicy") == "IfNeeded",
             }
@@ -224,7 +224,7 @@ impl Action {
     }
 }
 
-/// A binding of either kind.
+/// A binding of either kind. There may be many of a policy, so they are small.
 #[derive(Debug)]
 pub struct Binding {
     /// The name.
@@ -233,7 +233,27 @@ pub struct Binding {
     pub policy: Arc<str>,
     pub(super) constraints: Option<Box<Constraints>>,
     pub(super) param_ref: Option<Box<ParamRef>>,
-    pub(super) actions: Box<[Action]>,
+    actions: Actions,
+}
+
+/// Actions in their order, each at most once.
+#[derive(Debug, Clone, Copy, Default)]
+struct Actions {
+    list: [Option<Action>; 3],
+}
+
+impl Actions {
+    fn new(actions: impl Iterator<Item = Action>) -> Self {
+        let mut all = Self::default();
+        for action in actions {
+            if !all.list.contains(&Some(action))
+                && let Some(place) = all.list.iter_mut().find(|it| it.is_none())
+            {
+                *place = Some(action);
+            }
+        }
+        all
+    }
 }
 
 /// A reference to parameters.
@@ -256,6 +276,12 @@ impl Binding {
     /// Reads a ValidatingAdmissionPolicyBinding or MutatingAdmissionPolicyBinding.
     #[must_use]
     pub fn new(binding: &Value) -> Self {
+        Self::of_policy(binding, binding.field("spec").text("policyName").into())
+    }
+
+    /// As [`Binding::new`], with the name of its policy, which the bindings of a policy can share.
+    #[must_use]
+    pub fn of_policy(binding: &Value, policy: Arc<str>) -> Self {
         let spec = binding.field("spec");
         let action = |name: &str| match name {
             "Deny" => Some(Action::Deny),
@@ -277,11 +303,16 @@ impl Binding {
         };
         Self {
             name: binding.field("metadata").text("name").into(),
-            policy: spec.text("policyName").into(),
+            policy,
             constraints: spec.optional("matchResources").map(|it| Box::new(Constraints::new(it))),
             param_ref: spec.optional("paramRef").map(reference),
-            actions: spec.texts("validationActions").filter_map(action).collect(),
+            actions: Actions::new(spec.texts("validationActions").filter_map(action)),
         }
+    }
+
+    /// The actions, in their order.
+    pub(super) fn actions(&self) -> impl Iterator<Item = Action> {
+        self.actions.list.into_iter().flatten()
     }
 
     /// The constraints of the binding, if it has its own.

@@ -130,6 +130,26 @@ pub struct Request {
     pub old: Option<Arc<Value>>,
 }
 
+/// Resources that are exempt from policies: the policies themselves, so that one can always be removed, and reviews.
+const EXEMPT: [(&str, &str); 10] = [
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "mutatingadmissionpolicybindings"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authentication.k8s.io", "tokenreviews"),
+    ("authorization.k8s.io", "localsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+    ("authorization.k8s.io", "subjectaccessreviews"),
+];
+
+/// Whether policies do not apply to a resource, given by group and plural name.
+#[must_use]
+pub fn is_exempt(resource: (&str, &str)) -> bool {
+    EXEMPT.contains(&resource)
+}
+
 impl Request {
     /// Whether the object is a namespace, whose namespace is itself.
     pub(crate) fn is_of_namespace(&self) -> bool {

@@ -9,7 +9,7 @@ use api::json::{self, Object, Value};
 use api::labels::Selector;
 use api::meta::v1::LabelSelector;
 
-use super::cluster::{Cluster, Missing};
+use super::cluster::{Cluster, MissingNamespace};
 use super::request::{GroupVersionKind, GroupVersionResource, Operation, Request};
 
 /// The scope of a rule.
@@ -256,8 +256,10 @@ impl Constraints {
         }
         let name = &request.namespace;
         let namespace = cluster.namespace(name).map_err(|missing| match missing {
-            Missing::NotFound => MatchError::Refused(format!("namespaces {} not found", api::go_text::quote(name))),
-            Missing::Unknown => MatchError::Unknown(format!("the labels of namespace `{name}` are not known")),
+            MissingNamespace::NotFound => {
+                MatchError::Refused(format!("namespaces {} not found", api::go_text::quote(name)))
+            }
+            MissingNamespace::Unknown => MatchError::Unknown(format!("the labels of namespace `{name}` are not known")),
         })?;
         Ok(selector.matches(labels(&namespace).unwrap_or(&NO_LABELS)))
     }

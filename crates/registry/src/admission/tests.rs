@@ -9,7 +9,7 @@ use cel_kubernetes::environments::Dialect;
 use cel_kubernetes::environments::admission::Compiler;
 use cel_kubernetes::libraries::authorization::{Authorizer, Decision, Question, User};
 
-use super::cluster::{Missing, ParamScope};
+use super::cluster::{MissingNamespace, ParamScope};
 use super::mutating::Reinvocation;
 use super::rules::Constraints;
 use super::validating::Deadline;
@@ -34,11 +34,11 @@ struct Fake {
 }
 
 impl Cluster for Fake {
-    fn namespace(&self, name: &str) -> Result<Arc<Value>, Missing> {
+    fn namespace(&self, name: &str) -> Result<Arc<Value>, MissingNamespace> {
         match name {
             "n" => Ok(Arc::new(document(r#"{"metadata":{"name":"n","labels":{"env":"dev"}}}"#))),
-            "unknown" => Err(Missing::Unknown),
-            _ => Err(Missing::NotFound),
+            "unknown" => Err(MissingNamespace::Unknown),
+            _ => Err(MissingNamespace::NotFound),
         }
     }
 
@@ -62,8 +62,8 @@ impl Cluster for Fake {
         true
     }
 
-    fn param_scope(&self, kind: &GroupVersionKind) -> Option<ParamScope> {
-        (kind.kind == "ConfigMap").then_some(ParamScope { namespaced: true })
+    fn param_scope(&self, kind: &GroupVersionKind) -> Result<Option<ParamScope>, ParamError> {
+        Ok((kind.kind == "ConfigMap").then_some(ParamScope { namespaced: true }))
     }
 
     fn param(&self, _: &GroupVersionKind, _: &str, name: &str) -> Result<Option<Arc<Value>>, ParamError> {

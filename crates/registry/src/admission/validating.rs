@@ -12,8 +12,8 @@ use cel_kubernetes::environments::admission::{Documents, EXPRESSION_COST_MAX, In
 use super::catalog::{Catalog, Hook, Matches};
 use super::cluster::{self, Cluster, ParamError};
 pub use super::evaluation::{ConditionCheck, Deadline};
-use super::evaluation::{Error, Session, Versioned, evaluate};
-use super::policy::{Action, Binding, FailurePolicy, Policy, Validating, Validation};
+use super::evaluation::{Error, Session, VersionedDocuments, evaluate};
+use super::policy::{Action, Binding, FailurePolicy, Policy, ValidatingBody, Validation};
 use super::request::Request;
 use super::rules::{Match, MatchError};
 
@@ -32,7 +32,7 @@ pub struct Outcome {
     pub checks: Vec<Check>,
     /// Evaluations of match conditions to count.
     pub conditions: Vec<ConditionCheck>,
-    /// Policies that could not be evaluated, because something is not known: only offline.
+    /// Policies that could not be evaluated because an input is unknown, which happens only offline.
     pub unknown: Vec<(Arc<str>, String)>,
     /// Whether the namespace of the request does not exist.
     pub lacks_namespace: bool,
@@ -149,7 +149,7 @@ struct PolicyEvaluation {
 /// Evaluates all policies that match a request.
 #[must_use]
 pub fn evaluate_all(
-    catalog: &Catalog<Validating>,
+    catalog: &Catalog<ValidatingBody>,
     request: &Request,
     cluster: &dyn Cluster,
     deadline: Deadline<'_>,
@@ -180,7 +180,7 @@ pub fn evaluate_all(
 }
 
 impl Outcome {
-    fn misconfigured(&mut self, policy: &Policy<Validating>, binding: Option<&Binding>, why: &str) {
+    fn misconfigured(&mut self, policy: &Policy<ValidatingBody>, binding: Option<&Binding>, why: &str) {
         if policy.failure_policy == FailurePolicy::Ignore {
             return;
         }
@@ -197,7 +197,7 @@ impl Outcome {
 /// One policy of a request.
 struct Run<'r, 's> {
     session: &'r Session<'s>,
-    hook: &'r Hook<Validating>,
+    hook: &'r Hook<ValidatingBody>,
     outcome: &'r mut Outcome,
     now: &'r (dyn Fn() -> Duration + Sync),
     /// The last reading of the clock.
@@ -207,9 +207,10 @@ struct Run<'r, 's> {
 impl Run<'_, '_> {
     fn policy(mut self, found: &Match) {
         let (policy, cluster, request) = (&self.hook.policy, self.session.cluster, self.session.request);
-        if let Some(kind) = policy.param_kind.as_ref().filter(|kind| cluster.param_scope(kind).is_none()) {
-            let why = format!("failed to find resource referenced by paramKind: '{kind}'");
-            return self.outcome.misconfigured(policy, None, &why);
+        match cluster::check_param_kind(policy.param_kind.as_ref(), cluster) {
+            Ok(()) => {}
+            Err(ParamError::Refused(why)) => return self.outcome.misconfigured(policy, None, &why),
+            Err(ParamError::Unknown(why)) => return self.outcome.unknown.push((policy.name.clone(), why)),
         }
         let mut collected: Vec<(Box<str>, Vec<String>)> = Vec::new();
         // Without parameters, all bindings have the same result.
@@ -273,7 +274,7 @@ impl Run<'_, '_> {
         }
     }
 
-    fn evaluate(&mut self, versioned: &Versioned, params: Option<&Value>) -> PolicyEvaluation {
+    fn evaluate(&mut self, versioned: &VersionedDocuments, params: Option<&Value>) -> PolicyEvaluation {
         let mut evaluated = evaluate_policy(self.session, &self.hook.policy, versioned, params);
         let now = (self.now)();
         evaluated.elapsed = now.saturating_sub(std::mem::replace(self.reading, now));
@@ -285,7 +286,7 @@ impl Run<'_, '_> {
 /// Turns an evaluation under a binding into refusals, warnings and annotations.
 fn settle(
     outcome: &mut Outcome,
-    policy: &Policy<Validating>,
+    policy: &Policy<ValidatingBody>,
     binding: &Binding,
     evaluated: &PolicyEvaluation,
     collected: &mut Vec<(Box<str>, Vec<String>)>,
@@ -312,7 +313,7 @@ fn settle(
             }
             continue;
         }
-        for action in &binding.actions {
+        for action in binding.actions() {
             match action {
                 Action::Deny => {
                     outcome.denials.push(denial(policy, binding, decision.message.clone(), decision.reason));
@@ -355,27 +356,27 @@ fn settle(
     }
 }
 
-fn denial(policy: &Policy<Validating>, binding: &Binding, message: String, reason: &'static str) -> Denial {
+fn denial(policy: &Policy<ValidatingBody>, binding: &Binding, message: String, reason: &'static str) -> Denial {
     let reason = if reason.is_empty() { "Invalid" } else { reason };
     Denial { policy: policy.name.clone(), binding: Some(binding.name.clone()), message, reason }
 }
 
 /// A failed validation as audit annotations show it.
-fn failure(policy: &Policy<Validating>, binding: &Binding, index: usize, message: &str) -> Value {
+fn failure(policy: &Policy<ValidatingBody>, binding: &Binding, index: usize, message: &str) -> Value {
     let mut failure = Object::new();
     failure.insert("message", message);
     failure.insert("policy", &*policy.name);
     failure.insert("binding", &*binding.name);
     failure.insert("expressionIndex", i64::try_from(index).unwrap_or(i64::MAX));
-    let actions = binding.actions.iter().map(|action| Value::String(action.name().into())).collect();
+    let actions = binding.actions().map(|action| Value::String(action.name().into())).collect();
     failure.insert("validationActions", Value::Array(actions));
     Value::Object(failure)
 }
 
 fn evaluate_policy(
     session: &Session<'_>,
-    policy: &Policy<Validating>,
-    versioned: &Versioned,
+    policy: &Policy<ValidatingBody>,
+    versioned: &VersionedDocuments,
     params: Option<&Value>,
 ) -> PolicyEvaluation {
     let only = |decision: Decision| PolicyEvaluation { decisions: vec![decision], ..PolicyEvaluation::default() };
@@ -446,8 +447,8 @@ fn message(validation: &Validation, evaluated: &str) -> String {
 /// The budget is used up.
 fn messages(
     session: &Session<'_>,
-    policy: &Policy<Validating>,
-    versioned: &Versioned,
+    policy: &Policy<ValidatingBody>,
+    versioned: &VersionedDocuments,
     params: Option<&Value>,
     results: &[Result<bool, String>],
     mut budget: u64,
@@ -477,7 +478,7 @@ fn messages(
 
 /// Whether messages are evaluated even if no validation needs them. Kubernetes evaluates all, and fails if that costs too much;
 /// as long as the cost cannot reach the limit, unused messages are skipped.
-fn must_evaluate_messages(policy: &Policy<Validating>, budget: u64) -> bool {
+fn must_evaluate_messages(policy: &Policy<ValidatingBody>, budget: u64) -> bool {
     let count = policy.body.validations.iter().filter(|it| it.message_expression.is_some()).count();
     let cost_max = (count.saturating_add(policy.variables.len()) as u64).saturating_mul(EXPRESSION_COST_MAX);
     count > 0 && cost_max > budget
@@ -493,8 +494,8 @@ fn is_usable(message: &str) -> bool {
 /// The budget is used up.
 fn annotations(
     session: &Session<'_>,
-    policy: &Policy<Validating>,
-    versioned: &Versioned,
+    policy: &Policy<ValidatingBody>,
+    versioned: &VersionedDocuments,
     params: Option<&Value>,
 ) -> Result<Vec<Annotation>, String> {
     if policy.body.annotations.is_empty() {

@@ -25,14 +25,32 @@ pub struct Request<'a> {
     pub old: Option<&'a Value>,
     /// Names of the schedulers that read annotations.
     pub schedulers: &'a [String],
-    /// The name of a claim of the pod, or of a template of such a claim, that has annotations.
-    pub claim: Option<&'a str>,
+    /// An object of the pod that has annotations: a resource claim, its template, or a volume.
+    pub carrier: Option<Carrier<'a>>,
+}
+
+/// An object whose annotations decide where the pods that use it run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Carrier<'a> {
+    /// A resource claim, or the template of one.
+    Claim(&'a str),
+    /// A persistent volume.
+    Volume(&'a str),
+}
+
+impl std::fmt::Display for Carrier<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Claim(name) => write!(f, "resource claim \"{name}\""),
+            Self::Volume(name) => write!(f, "persistent volume \"{name}\""),
+        }
+    }
 }
 
 impl Request<'_> {
     /// Whether the request creates a pod that only some schedulers place as it asks.
     fn needs_scheduler(&self) -> bool {
-        self.kind == "Pod" && self.old.is_none() && (self.claim.is_some() || has_any("Pod", self.object))
+        self.kind == "Pod" && self.old.is_none() && (self.carrier.is_some() || has_any("Pod", self.object))
     }
 
     /// Returns the scheduler name to set: the first that reads annotations, if a pod needs one and names the default one.
@@ -74,8 +92,8 @@ impl Request<'_> {
         let name = spec.text("schedulerName");
         if !self.schedulers.iter().any(|it| it == name) {
             let names: Vec<String> = self.schedulers.iter().map(|it| format!("\"{it}\"")).collect();
-            let reason = match self.claim {
-                Some(claim) => format!("resource claim \"{claim}\" has placement annotations"),
+            let reason = match self.carrier {
+                Some(carrier) => format!("{carrier} has placement annotations"),
                 None => "the pod has placement annotations".to_owned(),
             };
             let detail = format!("{reason}, which only these schedulers read: {}", names.join(", "));

@@ -12,13 +12,13 @@ const TYPES: &[&str] = &["boolean", "date", "integer", "number", "string"];
 const FORMATS: &[&str] = &["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
 
 /// The columns with an expression that a definition may have: all with the gate on, else those that it has already.
-pub(super) struct Allowed<'a> {
+pub(super) struct AllowedColumns<'a> {
     is_open: bool,
     /// Names and expressions of the columns that the stored definition has.
     known: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Allowed<'a> {
+impl<'a> AllowedColumns<'a> {
     /// From the gate and a stored, hoisted spec.
     pub(super) fn new(is_open: bool, old: Option<&'a Value>) -> Self {
         let of_spec = |spec: &'a Value| {
@@ -44,7 +44,7 @@ impl<'a> Allowed<'a> {
 pub(super) fn validate(
     columns: &[Value],
     schemas: &[&Value],
-    allowed: &Allowed<'_>,
+    allowed: &AllowedColumns<'_>,
     context: &Context<'_>,
     at: &Path<'_>,
     errors: &mut Errors,
@@ -72,7 +72,7 @@ pub(super) fn validate(
 fn validate_source(
     column: &Value,
     schemas: &[&Value],
-    allowed: &Allowed<'_>,
+    allowed: &AllowedColumns<'_>,
     context: &Context<'_>,
     at: &Path<'_>,
     errors: &mut Errors,
@@ -122,7 +122,7 @@ pub(crate) fn validate_added(
     at: &Path<'_>,
     errors: &mut Errors,
 ) {
-    let allowed = Allowed::new(context.features.enabled(Gate::CRDAdditionalPrinterColumnCEL), None);
+    let allowed = AllowedColumns::new(context.features.enabled(Gate::CRDAdditionalPrinterColumnCEL), None);
     let schemas: Vec<&Value> = version.field("schema").optional("openAPIV3Schema").into_iter().collect();
     validate(columns, &schemas, &allowed, context, at, errors);
 }
@@ -136,11 +136,11 @@ mod tests {
         let column =
             |name: &str, expression: &str| api::json!({"name": name, "type": "string", "expression": expression});
         let old = api::json!({"versions": [{"additionalPrinterColumns": [(column("A", "self.spec.a"))]}]});
-        let closed = Allowed::new(false, Some(&old));
+        let closed = AllowedColumns::new(false, Some(&old));
         assert!(closed.permits(&column("A", "self.spec.a")));
         assert!(!closed.permits(&column("A", "self.spec.b")), "changed");
         assert!(!closed.permits(&column("B", "self.spec.a")), "new");
-        assert!(Allowed::new(true, None).permits(&column("B", "self.spec.b")));
-        assert!(!Allowed::new(false, None).any());
+        assert!(AllowedColumns::new(true, None).permits(&column("B", "self.spec.b")));
+        assert!(!AllowedColumns::new(false, None).any());
     }
 }

@@ -27,13 +27,13 @@ use api::json::Value;
 use api::json_path::JsonPath;
 use api::names;
 use api::structural_schema::Schema;
-use api::types::GivenEmpty;
+use api::types::EmptyPositions;
 use cel_kubernetes::environments::Languages;
 
-use self::correlation::Correlated;
+use self::correlation::CorrelatedValue;
 use self::rules::Rules;
 pub use self::scale::Scale;
-use crate::admit::{self, Accepted, Document, Refused};
+use crate::admit::{self, AcceptedObject, AdmitError, Document};
 use crate::meta;
 use crate::pipeline::{self, Pipeline, Update};
 use crate::strategy::Context;
@@ -47,29 +47,29 @@ pub struct CustomResource {
     has_status: bool,
     scale: Option<Scale>,
     selectable_fields: Vec<SelectableField>,
-    compiled: OnceLock<Compiled>,
+    compiled: OnceLock<CompiledSchema>,
     /// Compiles the schema when it is needed first.
-    compile: Option<Compile>,
+    compile: Option<CompileFn>,
     is_used: AtomicBool,
 }
 
 /// The schema of a version with everything that is made of it: by far the largest part.
 #[derive(Debug)]
-struct Compiled {
+struct CompiledSchema {
     schema: Schema,
     patterns: checker::Patterns,
     rules: Option<Rules>,
 }
 
-type Compile = Box<dyn Fn() -> Option<Compiled> + Send + Sync>;
+type CompileFn = Box<dyn Fn() -> Option<CompiledSchema> + Send + Sync>;
 
-impl Compiled {
+impl CompiledSchema {
     fn new(schema: Schema, languages: &Languages) -> Self {
         let (patterns, rules) = (checker::patterns_of(&schema), rules::compile(&schema, languages));
         Self { schema, patterns, rules }
     }
 
-    /// A schema that knows nothing and keeps everything.
+    /// A schema without types that preserves every field.
     fn anything() -> Schema {
         Schema { x_preserve_unknown_fields: Some(true), ..Schema::default() }
     }
@@ -119,7 +119,7 @@ fn version_of<'v>(definition: &'v Value, version: &str) -> Result<&'v Value, Str
 fn read_schema(version: &Value) -> Result<Schema, String> {
     match version.field("schema").optional("openAPIV3Schema") {
         Some(schema) => Schema::from_value(schema).map_err(|error| error.to_string()),
-        None => Ok(Compiled::anything()),
+        None => Ok(CompiledSchema::anything()),
     }
 }
 
@@ -130,7 +130,7 @@ impl CustomResource {
     /// The definition has no such version, or its schema cannot be read.
     pub fn new(definition: &Value, version: &str, languages: &Languages) -> Result<Self, String> {
         let found = version_of(definition, version)?;
-        let compiled = Compiled::new(read_schema(found)?, languages);
+        let compiled = CompiledSchema::new(read_schema(found)?, languages);
         Ok(Self { compiled: compiled.into(), ..Self::of(definition, found) })
     }
 
@@ -147,7 +147,7 @@ impl CustomResource {
     ) -> Result<Self, String> {
         let found = version_of(definition, version)?;
         read_schema(found)?;
-        let compile = move || Some(Compiled::new(read_schema(&source()?).ok()?, &languages));
+        let compile = move || Some(CompiledSchema::new(read_schema(&source()?).ok()?, &languages));
         Ok(Self { compile: Some(Box::new(compile)), ..Self::of(definition, found) })
     }
 
@@ -173,12 +173,12 @@ impl CustomResource {
         }
     }
 
-    fn compiled(&self) -> &Compiled {
+    fn compiled(&self) -> &CompiledSchema {
         self.is_used.store(true, Ordering::Relaxed);
         self.compiled.get_or_init(|| {
             let compiled = self.compile.as_ref().and_then(|compile| compile());
             // The schema could be read before. If it cannot now, nothing of stored objects may be lost.
-            compiled.unwrap_or_else(|| Compiled::new(Compiled::anything(), &Languages::default()))
+            compiled.unwrap_or_else(|| CompiledSchema::new(CompiledSchema::anything(), &Languages::default()))
         })
     }
 
@@ -205,7 +205,7 @@ impl CustomResource {
         self.scale.as_ref()
     }
 
-    /// Whether the status is written on its own.
+    /// Whether the status is a subresource.
     #[must_use]
     pub fn has_status(&self) -> bool {
         self.has_status
@@ -225,7 +225,7 @@ impl CustomResource {
     ///
     /// # Errors
     /// Type or metadata do not fit.
-    pub fn read(&self, document: &Value) -> Result<Document, Refused> {
+    pub fn read(&self, document: &Value) -> Result<Document, AdmitError> {
         let mut object = document.clone();
         for name in ["kind", "apiVersion"] {
             if let Some(found) = object.get(name)
@@ -233,13 +233,13 @@ impl CustomResource {
             {
                 let found = found.kind();
                 let message = format!(".{name} accessor error: is of the type {found}, expected string");
-                return Err(Refused::Decode(message));
+                return Err(AdmitError::Decode(message));
             }
         }
         let mut strict_errors = Vec::new();
         let metadata = match object.get("metadata") {
             Some(metadata) => {
-                let (normal, unknown) = embedded::decode_metadata(metadata).map_err(Refused::Decode)?;
+                let (normal, unknown) = embedded::decode_metadata(metadata).map_err(AdmitError::Decode)?;
                 strict_errors.extend(unknown.into_iter().map(|path| format!("metadata.{path}")));
                 Some(normal)
             }
@@ -249,7 +249,7 @@ impl CustomResource {
         defaults::drop_nulls(&mut object, Some(self.schema()));
         let mut dropped = Vec::new();
         embedded::coerce(&mut object, self.schema(), &Path::ROOT, &mut dropped)
-            .map_err(|error| Refused::Decode(error.to_string()))?;
+            .map_err(|error| AdmitError::Decode(error.to_string()))?;
         dropped.sort();
         strict_errors.extend(pruned);
         strict_errors.extend(dropped);
@@ -258,7 +258,7 @@ impl CustomResource {
         }
         defaults::apply(&mut object, self.schema());
         let strict_errors = strict_errors.iter().map(|path| format!("unknown field \"{path}\"")).collect();
-        Ok(Document { object, strict_errors, given_empty: GivenEmpty::default() })
+        Ok(Document { object, strict_errors, given_empty: EmptyPositions::default() })
     }
 
     /// Updates a stored object to the present schema, which may have changed since it was written.
@@ -355,7 +355,7 @@ impl CustomResource {
         }
         // Kubernetes: the strategy of custom resources validates the metadata once more.
         meta::validate_update_common(metadata, old_metadata, &at, &mut errors);
-        let correlated = Correlated { new: object, old, schema: self.schema() };
+        let correlated = CorrelatedValue { new: object, old, schema: self.schema() };
         if subresource == Some("status") {
             self.validate_status(object, correlated, &mut errors);
         } else {
@@ -374,7 +374,7 @@ impl CustomResource {
         self.run_rules(object, Some(correlated), errors)
     }
 
-    fn validate_status(&self, object: &Value, correlated: Correlated<'_>, errors: &mut Errors) {
+    fn validate_status(&self, object: &Value, correlated: CorrelatedValue<'_>, errors: &mut Errors) {
         if let (Some(status), Some(schema)) = (object.get("status"), self.schema().properties.get("status")) {
             checker::check(
                 status,
@@ -403,7 +403,7 @@ impl CustomResource {
     }
 
     /// Rules expect values of the right form: after other errors they are not run.
-    fn run_rules(&self, object: &Value, old: Option<Correlated<'_>>, mut errors: Errors) -> Verdict {
+    fn run_rules(&self, object: &Value, old: Option<CorrelatedValue<'_>>, mut errors: Errors) -> Verdict {
         let Some(rules) = &self.compiled().rules else { return Verdict { errors, warnings: Vec::new() } };
         let blocks = |error_type: ErrorType| {
             use ErrorType as E;
@@ -435,8 +435,8 @@ impl CustomResource {
     /// Admits a new object: the steps of a server without its admission plugins, for tools and tests.
     ///
     /// # Errors
-    /// Why it is refused.
-    pub fn create(&self, document: &Value, context: &Context<'_>) -> Result<Accepted, Refused> {
+    /// The reason for the rejection.
+    pub fn create(&self, document: &Value, context: &Context<'_>) -> Result<AcceptedObject, AdmitError> {
         let document = self.read(document)?;
         has_type(&document.object)?;
         admit::run_offline(Pipeline::create(), document, &self.as_kind(), None, context)
@@ -445,14 +445,14 @@ impl CustomResource {
     /// Admits a change, as [`CustomResource::create`] admits a new object. `old` is as stored.
     ///
     /// # Errors
-    /// Why it is refused.
+    /// The reason for the rejection.
     pub fn update(
         &self,
         document: &Value,
         old: &Value,
         subresource: Option<&str>,
         context: &Context<'_>,
-    ) -> Result<Accepted, Refused> {
+    ) -> Result<AcceptedObject, AdmitError> {
         let document = self.read(document)?;
         has_type(&document.object)?;
         admit::run_offline(Pipeline::update(), document, &self.as_kind(), Some(Update { old, subresource }), context)
@@ -501,7 +501,7 @@ impl pipeline::Rules for CustomResource {
     }
 }
 
-/// Adds what is wrong with a default: texts name places inside of it.
+/// Adds the errors of a default. Their messages name places inside of it.
 pub(super) fn check_default(value: &Value, schema: &Value, at: &Path<'_>, errors: &mut Errors) {
     let Ok(schema) = Schema::from_value(schema) else { return };
     let kind = schema.type_name.as_str();
@@ -534,11 +534,11 @@ pub fn canonicalize(value: &mut Value) {
 }
 
 /// Rejects a document without type information.
-fn has_type(object: &Value) -> Result<(), Refused> {
+fn has_type(object: &Value) -> Result<(), AdmitError> {
     for (name, shown) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
         if object.text(name).is_empty() {
             let why = format!("Object '{shown}' is missing in 'object has no {name} field'");
-            return Err(Refused::Internal(format!("Internal error occurred: {why}")));
+            return Err(AdmitError::Internal(format!("Internal error occurred: {why}")));
         }
     }
     Ok(())

@@ -5,7 +5,7 @@
 use api::field::{Errors, Path};
 use api::json::Value;
 
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 /// The names on the way, and the schema at the end.
 pub(super) fn resolve<'s>(
@@ -93,7 +93,7 @@ fn tokens(path: &str) -> Vec<&str> {
 
 /// Fields by which objects can be selected.
 pub(super) fn validate_selectable(fields: &[Value], schema: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, field) in fields.iter().enumerate() {
         let here = at.index(index);
         let here = here.child("jsonPath");

@@ -3,7 +3,7 @@
 use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 /// Validates the extensions of lists and maps.
 pub(super) fn validate(schema: &Value, demands_atomic_sets: bool, at: &Path<'_>, errors: &mut Errors) {
@@ -59,7 +59,7 @@ pub(super) fn validate(schema: &Value, demands_atomic_sets: bool, at: &Path<'_>,
     }
 }
 
-/// The field by which items of a set are not atomic, if they are not.
+/// The field that makes items of a set non-atomic, if there is one.
 pub(super) fn non_atomic_set_items(schema: &Value) -> &'static str {
     let items = schema.field("items");
     if schema.text("x-kubernetes-list-type") != "set" || items.as_object().is_none() {
@@ -94,7 +94,7 @@ fn validate_list_map(schema: &Value, keys: &[&str], at: &Path<'_>, errors: &mut 
         items => {
             let properties = items_at.child("properties");
             let shown = || BadValue::Value(schema.field("x-kubernetes-list-map-keys").clone());
-            let mut seen = Seen::default();
+            let mut seen = SeenKeys::default();
             for key in keys {
                 // Each error has a copy of the list.
                 if errors.is_full() {

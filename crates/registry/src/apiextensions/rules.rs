@@ -3,7 +3,7 @@
 use api::field::{Error, ErrorType, Errors, Path};
 use api::json::Value;
 use api::structural_schema::Schema;
-use cel_kubernetes::compile::{CompileError, Compiled, Environment, ResultRule};
+use cel_kubernetes::compile::{CompileError, CompiledExpression, Environment, ResultRule};
 use cel_kubernetes::environments::{Language, validation_rule};
 use cel_kubernetes::reads::Reads;
 use cel_kubernetes::schema::TypedSchema;
@@ -58,7 +58,7 @@ pub(crate) fn compile(language: &Language, schema: &Value, is_resource: bool) ->
 
 fn compile_rule(rule: &Value, environment: &Environment, messages: &Environment, max_cardinality: u64) -> CompiledRule {
     let mut result = CompiledRule { error: None, max_cost: 0, max_cardinality, uses_old_self: false, message: None };
-    let compiled: Compiled = match environment.compile(rule.text("rule")) {
+    let compiled: CompiledExpression = match environment.compile(rule.text("rule")) {
         Ok(compiled) => compiled,
         Err(error) => {
             result.error = Some(error.to_string());

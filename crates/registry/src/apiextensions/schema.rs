@@ -485,7 +485,7 @@ fn max_elements(schema: &Value) -> Option<u64> {
     }
 }
 
-/// A rule as text: what is there, and in which form.
+/// Validates the fields of a rule, without compiling it.
 fn validate_rule(rule: &Value, schema: &Value, at: &Path<'_>, errors: &mut Errors) {
     let has_breaks = |text: &str| text.contains(['\n', '\r']);
     let (text, message) = (rule.text("rule").trim(), rule.text("message"));

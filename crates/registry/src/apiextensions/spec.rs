@@ -5,12 +5,12 @@ use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
 
-use super::columns::{self, Allowed};
+use super::columns::{self, AllowedColumns};
 use super::field_path;
 use super::schema::{self, Demands};
 use super::structural;
 use crate::render;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::Context;
 use crate::webhooks;
 
@@ -37,7 +37,7 @@ pub(super) fn validate(spec: &Value, old: Option<&Value>, context: &Context<'_>,
         errors.invalid(at.child("preserveUnknownFields"), true, detail);
     }
     let is_open = context.features.enabled(Gate::CRDAdditionalPrinterColumnCEL);
-    let allowed = Allowed::new(is_open, old);
+    let allowed = AllowedColumns::new(is_open, old);
     let versions = spec.list("versions");
     let list = at.child("versions");
     for (index, version) in versions.iter().enumerate() {
@@ -135,7 +135,7 @@ fn validate_version(
     spec: &Value,
     has_status: bool,
     demands: &Demands<'_>,
-    allowed: &Allowed<'_>,
+    allowed: &AllowedColumns<'_>,
     context: &Context<'_>,
     at: &Path<'_>,
     errors: &mut Errors,
@@ -274,7 +274,7 @@ fn validate_conversion(spec: &Value, old: Option<&Value>, at: &Path<'_>, errors:
         return;
     }
     let is_known = |it: &str| matches!(it, "v1" | "v1beta1");
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, version) in versions.iter().enumerate() {
         if !seen.insert(*version) {
             errors.invalid(list.index(index), *version, "duplicate version");

@@ -5,7 +5,7 @@ use api::json::Value;
 use api::names;
 
 use crate::meta::{self, invalid, non_negative};
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 const STATUSES: &[&str] = &["False", "True", "Unknown"];
@@ -98,7 +98,7 @@ fn validate_exit_codes(codes: &Value, containers: &[&str], at: &Path<'_>, errors
     } else if values.len() > 255 {
         errors.too_many(list, Some(values.len()), 255);
     }
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, value) in values.iter().enumerate() {
         if operator == "In" && *value == 0 {
             errors.invalid(list.index(index), 0_i64, "must not be 0 for the In operator");

@@ -8,7 +8,7 @@ use api::x509;
 use super::{subject_of_request, validate_signer};
 use crate::document::same;
 use crate::meta;
-use crate::seen::{Seen, repeats};
+use crate::seen::{SeenKeys, repeats};
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
 const EXPIRATION_SECONDS_MIN: i64 = 600;
@@ -182,7 +182,7 @@ fn validate_conditions(request: &Value, old: Option<&Value>, errors: &mut Errors
         .map(|old| old.field("status").list("conditions").iter().map(|it| it.text("type")).collect())
         .unwrap_or_default();
     let was_repeated = repeats(&had).next().is_some();
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, condition) in list.iter().enumerate() {
         let here = at.index(index);
         let kind = condition.text("type");

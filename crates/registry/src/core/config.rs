@@ -1,7 +1,7 @@
 //! ConfigMaps, Secrets and ServiceAccounts.
 
 use api::field::{Errors, Path};
-use api::json::{Edited, Value};
+use api::json::{ObjectEditor, Value};
 use api::well_known::{ANNOTATION_SERVICE_ACCOUNT_NAME, SECRET_SERVICE_ACCOUNT_TOKEN};
 use api::{names, x509};
 
@@ -154,7 +154,7 @@ pub(crate) fn merge_string_data(secret: &mut Value) {
     if !texts.is_empty()
         && let Some(data) = secret.make("data").as_object_mut()
     {
-        let mut edited = Edited::new(std::mem::take(data));
+        let mut edited = ObjectEditor::new(std::mem::take(data));
         for (key, text) in texts {
             edited.insert(key, encode(text.as_str().unwrap_or_default().as_bytes()));
         }

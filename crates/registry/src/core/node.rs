@@ -11,7 +11,7 @@ use super::pod::placement::{positive, validate_taint_effect};
 use super::resource_names::{amounts, validate_amount};
 use crate::meta::{self, validate_label_name};
 use crate::render;
-use crate::seen::{Seen, repeats};
+use crate::seen::{SeenKeys, repeats};
 use crate::strategy::{Context, PLAIN, Part, Strategy};
 
 pub(crate) const STRATEGY: Strategy = Strategy {
@@ -63,7 +63,7 @@ pub(crate) const STRATEGY: Strategy = Strategy {
     ..PLAIN
 };
 
-/// Drops what belongs to upstream features that are off here.
+/// Drops the fields of upstream features that are disabled here.
 fn drop_disabled_fields(node: &mut Value) {
     node.make("spec").unset("podPreemptionPolicy");
     if let Some(info) = node.make("status").get_mut("nodeInfo") {
@@ -120,7 +120,7 @@ fn validate_update(node: &Value, old: &Value, _: &Context<'_>, errors: &mut Erro
 }
 
 fn validate_taints(taints: &[Value], at: &Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, taint) in taints.iter().enumerate() {
         let here = at.index(index);
         let (key, value, effect) = (taint.text("key"), taint.text("value"), taint.text("effect"));

@@ -120,7 +120,7 @@ fn validate_quota(spec: &Value, errors: &mut Errors) {
     }
 }
 
-/// The resources with a limit that a scope has nothing to do with.
+/// The limited resources to which a scope does not apply.
 fn misfits<'a>(spec: &'a Value, scope: &'a str) -> impl Iterator<Item = &'a str> {
     let names = spec.map("hard").iter().map(|(name, _)| name);
     names.filter(move |name| is_standard(name) && !fits(scope, name))

@@ -13,7 +13,7 @@ use super::addresses;
 use super::pod::probes::{validate_port, validate_port_number};
 use crate::generic;
 use crate::meta::{self, invalid};
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::Strategy;
 
 const MAX_AFFINITY_SECONDS: i64 = 86_400;
@@ -86,7 +86,7 @@ fn validate(service: &Value, old: Option<&Value>, errors: &mut Errors) {
     }
     validate_kind(service, &at, errors);
     let list = at.child("ports");
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, port) in ports.iter().enumerate() {
         validate_service_port(port, ports.len() > 1, &mut seen, &list.index(index), errors);
     }
@@ -144,7 +144,7 @@ fn validate_kind(service: &Value, at: &Path<'_>, errors: &mut Errors) {
 fn validate_service_port<'a>(
     port: &'a Value,
     needs_name: bool,
-    seen: &mut Seen<&'a str>,
+    seen: &mut SeenKeys<&'a str>,
     at: &Path<'_>,
     errors: &mut Errors,
 ) {
@@ -220,7 +220,7 @@ fn validate_addresses(service: &Value, old: Option<&Value>, at: &Path<'_>, error
     }
     let families: Vec<&str> = spec.texts("ipFamilies").collect();
     let here = at.child("ipFamilies");
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, family) in families.iter().enumerate() {
         if !matches!(*family, "IPv4" | "IPv6") {
             errors.not_supported(here.index(index), *family, &["IPv4", "IPv6"]);
@@ -317,13 +317,13 @@ fn validate_port_sets(service: &Value, list: &Path<'_>, errors: &mut Errors) {
             errors.forbidden(here.child("nodePort"), "may not be used when `type` is 'ClusterIP'");
         }
     }
-    let mut node_ports = Seen::default();
+    let mut node_ports = SeenKeys::default();
     for (index, port) in ports.iter().enumerate().filter(|(_, port)| port.int("nodePort") != 0) {
         if !node_ports.insert((port.text("protocol"), port.int("nodePort"))) {
             errors.duplicate(list.index(index).child("nodePort"), port.int("nodePort"));
         }
     }
-    let mut numbers = Seen::default();
+    let mut numbers = SeenKeys::default();
     for (index, port) in ports.iter().enumerate() {
         if !numbers.insert((port.text("protocol"), port.int("port"))) {
             let key = api::json!({"protocol": (port.text("protocol")), "port": (port.int("port"))});

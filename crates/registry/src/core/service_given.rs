@@ -10,7 +10,7 @@ use api::json::Value;
 
 use super::{addresses, service};
 use crate::document::same;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::{Context, Strategy};
 
 pub(crate) const STRATEGY: Strategy = Strategy {
@@ -73,7 +73,7 @@ fn keep_given(spec: &mut Value, old: &Value) {
         }
     }
     if gives_node_ports(old) && gives_node_ports(spec) {
-        let kept: Seen<i64> = node_ports(spec).into_iter().collect();
+        let kept: SeenKeys<i64> = node_ports(spec).into_iter().collect();
         let given: BTreeMap<&str, i64> =
             old.list("ports").iter().map(|port| (port.text("name"), port.int("nodePort"))).collect();
         for port in spec.list_mut("ports") {
@@ -117,7 +117,7 @@ fn drop_unused(spec: &mut Value, old: &Value) {
         }
     }
     if needs_node_ports(old) && !needs_node_ports(spec) {
-        let before: Seen<i64> = node_ports(old).into_iter().collect();
+        let before: SeenKeys<i64> = node_ports(old).into_iter().collect();
         if node_ports(spec).iter().all(|port| before.contains(port)) {
             spec.list_mut("ports").iter_mut().for_each(|port| port.unset("nodePort"));
         }

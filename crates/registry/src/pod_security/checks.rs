@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use api::json::Value;
 
-use super::policy::{Level, Standard, Version};
+use super::policy::{Level, LevelVersion, Version};
 use crate::core::pod::containers;
 
 /// A violated control.
@@ -136,7 +136,7 @@ static CONTROLS: [Control; 19] = [
 
 /// Returns the violations of a standard by a pod or template.
 #[must_use]
-pub fn violations(standard: Standard, metadata: &Value, spec: &Value) -> Violations {
+pub fn violations(standard: LevelVersion, metadata: &Value, spec: &Value) -> Violations {
     let pod = Pod { metadata, spec };
     let version = match standard.version {
         Version::Minor(minor) => minor.min(NEWEST),

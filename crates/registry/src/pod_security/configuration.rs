@@ -6,7 +6,7 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::names;
 
-use super::policy::{Level, Policy, Standard, Version};
+use super::policy::{Level, LevelVersion, Policy, Version};
 
 const GROUP: &str = "pod-security.admission.config.k8s.io";
 const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
@@ -123,7 +123,7 @@ fn check_shape(value: &Value, shape: &Shape, at: &str) -> Result<(), String> {
 
 fn read_defaults(defaults: &Value, errors: &mut Errors) -> Policy {
     let at = Path::new("defaults");
-    let mut read = |mode: &str| -> Standard {
+    let mut read = |mode: &str| -> LevelVersion {
         let version_field = format!("{mode}-version");
         let (level, version) = (defaults.text(mode), defaults.text(&version_field));
         let mut standard = Policy::default().enforce;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use api::go_text;
 use api::json::Value;
 
-use super::{Standard, violations};
+use super::{LevelVersion, violations};
 
 /// Number of pods that are checked at most.
 pub const MAX_PODS: usize = 3000;
@@ -19,7 +19,7 @@ pub struct Survey<'a> {
     /// The name of the namespace.
     pub namespace: &'a str,
     /// New standard of the namespace.
-    pub enforce: Standard,
+    pub enforce: LevelVersion,
     /// Number of pods to check at most, [`MAX_PODS`].
     pub max_pods: usize,
 }

@@ -85,21 +85,21 @@ impl fmt::Display for Version {
 
 /// A level as one version defines it: `baseline:v1.34`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Standard {
+pub struct LevelVersion {
     /// The level.
     pub level: Level,
     /// The version that defines it.
     pub version: Version,
 }
 
-impl Standard {
+impl LevelVersion {
     /// Whether both have the same effect: privileged is the same in every version.
     fn is_equivalent(self, other: Self) -> bool {
         self == other || (self.level == Level::Privileged && other.level == Level::Privileged)
     }
 }
 
-impl fmt::Display for Standard {
+impl fmt::Display for LevelVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.level.name(), self.version)
     }
@@ -109,17 +109,17 @@ impl fmt::Display for Standard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// Violations are rejected.
-    pub enforce: Standard,
+    pub enforce: LevelVersion,
     /// Violations are recorded in the audit log.
-    pub audit: Standard,
+    pub audit: LevelVersion,
     /// Violations are returned as warnings.
-    pub warn: Standard,
+    pub warn: LevelVersion,
 }
 
 impl Default for Policy {
     /// Privileged in all modes, the latest version.
     fn default() -> Self {
-        let standard = Standard { level: Level::Privileged, version: Version::Latest };
+        let standard = LevelVersion { level: Level::Privileged, version: Version::Latest };
         Policy { enforce: standard, audit: standard, warn: standard }
     }
 }
@@ -202,7 +202,7 @@ fn read_mode<'a>(
     labels: &'a Value,
     mode: &str,
     fallback: Level,
-    standard: &mut Standard,
+    standard: &mut LevelVersion,
     errors: &mut Errors,
 ) -> ModeLabels<'a> {
     let (metadata, level, version) = (Path::new("metadata"), label(labels, mode, ""), label(labels, mode, "-version"));

@@ -203,8 +203,8 @@ pub(crate) const POD_CERTIFICATE_REQUESTS: Printer = Printer {
         text("UnverifiedUserAnnotations", "What the author of the pod tells the signer."),
     ],
     cells: |it, _| {
-        let told = it.object_at(&["spec", "unverifiedUserAnnotations"]);
-        let pairs = told.into_iter().flat_map(|told| told.iter());
+        let reported = it.object_at(&["spec", "unverifiedUserAnnotations"]);
+        let pairs = reported.into_iter().flat_map(|reported| reported.iter());
         let mut pairs: Vec<String> =
             pairs.map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default())).collect();
         pairs.sort_unstable();

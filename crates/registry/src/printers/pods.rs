@@ -1,6 +1,6 @@
 //! Pods.
 
-use api::json::{Unread, Value};
+use api::json::{NameFilter, Value};
 use api::time::Timestamp;
 use api::well_known::CONDITION_POD_SCHEDULED;
 
@@ -23,7 +23,7 @@ pub(crate) const PRINTER: Printer = Printer {
 };
 
 /// Large parts of a pod that are not shown.
-const UNREAD: Unread = Unread::new(&[
+const UNREAD: NameFilter = NameFilter::new(&[
     "affinity",
     "allocatedResources",
     "annotations",

@@ -15,7 +15,7 @@ use crate::core::node_selector::{self, Cel};
 use crate::core::pod::prepare;
 use crate::document::{same, without_empty};
 use crate::meta::{self, invalid};
-use crate::seen::{Seen, repeats};
+use crate::seen::{SeenKeys, repeats};
 use crate::strategy::Context;
 
 const MAX_CONDITIONS: usize = 8;
@@ -80,7 +80,7 @@ pub(super) fn reset_metadata(claim: &mut Value, old: &Value) {
 }
 
 /// The allocated devices.
-fn allocated(status: &Value) -> Seen<[&str; 4]> {
+fn allocated(status: &Value) -> SeenKeys<[&str; 4]> {
     status.field("allocation").field("devices").list("results").iter().map(identity).collect()
 }
 

@@ -7,7 +7,7 @@ use api::names;
 use crate::core::pod::prepare::count_generation;
 use crate::document::same;
 use crate::meta;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::{PLAIN, Strategy};
 
 const LIFECYCLE_MODES: &[&str] = &["Persistent", "Ephemeral"];
@@ -65,7 +65,7 @@ fn validate_spec(spec: &Value, errors: &mut Errors) {
 }
 
 fn validate_token_requests(requests: &[Value], at: &Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, request) in requests.iter().enumerate() {
         let here = at.index(index);
         let audience = request.text("audience");

@@ -11,7 +11,7 @@ use crate::core::volume_sources::validate_driver_name;
 use crate::document::same;
 use crate::meta::{self, IMMUTABLE, non_negative, validate_label_name};
 use crate::render;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::{PLAIN, Part, Strategy};
 
 const NODE_ID_MAX: usize = 256;
@@ -67,7 +67,7 @@ fn validate(node: &Value, errors: &mut Errors) {
     meta::validate(node, false, names::dns1123_subdomain, errors);
     let at = Path::new("spec.drivers");
     let drivers = node.field("spec").list("drivers");
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, driver) in drivers.iter().enumerate() {
         let here = at.index(index);
         let (name, id) = (driver.text("name"), driver.text("nodeID"));
@@ -87,7 +87,7 @@ fn validate(node: &Value, errors: &mut Errors) {
 }
 
 fn validate_topology_keys(driver: &Value, at: Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for key in driver.texts("topologyKeys") {
         if key.is_empty() {
             errors.required(at, "");
@@ -101,7 +101,7 @@ fn validate_topology_keys(driver: &Value, at: Path<'_>, errors: &mut Errors) {
 
 fn validate_health(reports: &[Value], errors: &mut Errors) {
     let at = Path::new("status.storageHealth");
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, report) in reports.iter().enumerate() {
         let here = at.index(index);
         let name = report.text("name");

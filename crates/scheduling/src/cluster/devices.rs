@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::json::Text;
-use dra::{Budget, Deferred, Effort, Expressions, Inventory, Narration};
+use dra::{Budget, DeferredSearch, Effort, Expressions, Inventory, Narration};
 use locks::Mutex;
 
 use super::objects::{Name, Object};
@@ -57,7 +57,7 @@ pub struct DeviceEffort {
     /// Errors of expressions, without duplicates.
     pub problems: Vec<dra::Error>,
     /// The search that the attempt did not wait for.
-    pub(crate) deferred: Option<(Deferred, Option<Duration>)>,
+    pub(crate) deferred: Option<(DeferredSearch, Option<Duration>)>,
 }
 
 impl Devices {
@@ -89,7 +89,7 @@ impl Devices {
     }
 
     /// The search that the attempt did not wait for, and how long it may take.
-    pub(crate) fn take_deferred(&self) -> Option<(Deferred, Option<Duration>)> {
+    pub(crate) fn take_deferred(&self) -> Option<(DeferredSearch, Option<Duration>)> {
         self.spent.lock().as_mut()?.deferred.take()
     }
 

@@ -12,7 +12,7 @@ use matching::Matcher;
 use super::{API_VERSION, ConfigError, PluginConfig, PluginRef, PluginSet, Plugins, ProfileConfig};
 use crate::framework::Point;
 use crate::plugins::{self, Registration};
-use crate::profile::{EnabledPlugin, Profile};
+use crate::profile::Profile;
 
 /// A plugin, and the weight of its score.
 type WeightedName = (Text, Option<i32>);
@@ -55,7 +55,7 @@ pub(super) fn profile(config: &ProfileConfig, matcher: &Matcher) -> Result<Profi
         let weight = find(&changes.score.enabled)
             .or_else(|| multi_point.iter().find(|(known, _)| *known == name).and_then(|(_, weight)| *weight))
             .filter(|weight| *weight != 0);
-        enabled.push(EnabledPlugin::at(plugin, weight.map_or(1, i64::from), at));
+        enabled.push(registration.enable(plugin, weight.map_or(1, i64::from), at));
     }
     let name = config.scheduler_name.clone().unwrap_or_else(|| DEFAULT_SCHEDULER.into());
     let profile = Profile::new(name, enabled);

@@ -23,7 +23,7 @@ fn profiles(rest: &str) -> Result<Vec<Profile>, ConfigError> {
 }
 
 fn names(profile: &Profile, point: Point) -> Vec<&'static str> {
-    profile.at(point).map(|enabled| enabled.plugin.name()).collect()
+    profile.at(point).map(|enabled| enabled.name()).collect()
 }
 
 #[track_caller]
@@ -52,7 +52,7 @@ fn extension_point_overrides_multi_point() {
         "multiPoint": {"disabled": [{"name": "TaintToleration"}], "enabled": [{"name": "NodeResourcesFit", "weight": 5}]}
     }}"#;
     let all = profiles(text).unwrap();
-    let scores: Vec<_> = all[0].at(Point::Score).map(|it| (it.plugin.name(), it.weight)).collect();
+    let scores: Vec<_> = all[0].at(Point::Score).map(|it| (it.name(), it.weight)).collect();
     assert_eq!(&scores[..2], [("NodeAffinity", 7), ("NodeResourcesFit", 5)]);
     assert!(!scores.iter().any(|(name, _)| ["ImageLocality", "TaintToleration"].contains(name)));
     assert!(!names(&all[0], Point::Filter).contains(&"TaintToleration"));
@@ -258,7 +258,7 @@ fn explicit_defaults_are_equivalent() {
                 [Point::PreEnqueue, Point::Filter, Point::PostFilter, Point::Score, Point::Reserve, Point::Bind]
             {
                 let all = |profile: &Profile| -> Vec<(&'static str, i64)> {
-                    profile.at(point).map(|it| (it.plugin.name(), it.weight)).collect()
+                    profile.at(point).map(|it| (it.name(), it.weight)).collect()
                 };
                 assert_eq!(all(before), all(after), "{point:?}");
             }

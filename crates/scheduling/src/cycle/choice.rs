@@ -21,12 +21,12 @@ pub(crate) struct Choice {
     /// Number of plugin results, by plugin and status.
     pub(crate) evaluations: Vec<Evaluation>,
     /// The node.
-    pub(crate) node: Result<Chosen, NoNode>,
+    pub(crate) node: Result<ChosenNode, NoNode>,
 }
 
 /// A node for the pod.
 #[derive(Debug)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenNode {
     pub(crate) id: NodeId,
     /// Score of the node, if there was a choice.
     pub(crate) score: Option<ScoreOf>,
@@ -81,13 +81,13 @@ impl Search<'_> {
             [only] => {
                 // A random number is drawn in any case, so that a run with the same seed is reproducible.
                 random.below(1);
-                Ok(Chosen { id: *only, score: None })
+                Ok(ChosenNode { id: *only, score: None })
             }
             several => match score_timed(self.profile, pod, self.cluster, several, memory, timer) {
                 Ok(scores) => {
                     evaluations.extend(of_scores(scores.by_plugin.iter().map(|by| (by.plugin, by.raw.len()))));
                     let id = random.choose(&scores.best()).copied();
-                    let chosen = id.map(|id| Chosen { id, score: scores.of(id) });
+                    let chosen = id.map(|id| ChosenNode { id, score: scores.of(id) });
                     chosen.ok_or_else(|| NoNode::Error(Status::error("no node")))
                 }
                 Err(status) => Err(NoNode::Error(status)),

@@ -20,9 +20,9 @@ pub struct Evaluation {
 
 const SUCCESS: &str = "Success";
 
-/// Plugins that Kubernetes does not ask before their filter,
+/// Plugins without PreFilter in Kubernetes.
 const WITHOUT_PRE_FILTER: [&str; 3] = ["NodeName", "NodeUnschedulable", "TaintToleration"];
-/// and those that it does not ask before their score.
+/// Plugins without PreScore in Kubernetes.
 const WITHOUT_PRE_SCORE: [&str; 1] = ["ImageLocality"];
 
 /// The answers of plugins before their filters: those that were not skipped.

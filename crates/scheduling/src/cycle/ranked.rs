@@ -6,7 +6,7 @@
 
 use matching::Meter;
 
-use super::choice::{Choice, Chosen};
+use super::choice::{Choice, ChosenNode};
 use super::evaluations::{of_rejections, of_scores};
 use super::ranking::{NodeRank, Ranking, SearchExtent, Tally};
 use super::scores::{ScoreOf, is_remembered};
@@ -27,7 +27,7 @@ const GROUPS_MAX: usize = 64;
 /// All nodes as pods of one shape see them.
 #[derive(Debug, Default)]
 pub(crate) struct RankedNodes {
-    holds_for: HoldsFor,
+    holds_for: RankingKey,
     /// Changes of nodes are taken into account up to this generation.
     generation: u64,
     /// By number.
@@ -37,7 +37,7 @@ pub(crate) struct RankedNodes {
 
 /// If one of these changes, the ranking is rebuilt.
 #[derive(Debug, Default, PartialEq)]
-struct HoldsFor {
+struct RankingKey {
     filters: Vec<&'static str>,
     scorers: Vec<&'static str>,
     versions: [u64; 4],
@@ -175,7 +175,7 @@ impl Search<'_> {
         }
         timer.end(begun, Point::Score, "", SUCCESS);
         scorers.iter().filter_map(Scorer::timing).for_each(|timing| timer.add(timing));
-        let node = Ok(Chosen { id: node.id, score });
+        let node = Ok(ChosenNode { id: node.id, score });
         Some(Choice { evaluated: passed.nodes, feasible: passed.fitting, evaluations, node })
     }
 }
@@ -202,7 +202,7 @@ impl RankedNodes {
                 changed.iter().filter_map(|id| cache.position(*id)).for_each(|position| self.ranking.forget(position));
             }
             None => {
-                self.holds_for = HoldsFor {
+                self.holds_for = RankingKey {
                     filters: filters.asked.iter().map(|asked| asked.name).collect(),
                     scorers: scorers.iter().map(|scorer| scorer.name).collect(),
                     versions,
@@ -263,7 +263,7 @@ fn scorers<'c>(
     let mut scorers = Vec::new();
     let budget = cluster.meter();
     for enabled in profile.at(Point::Score) {
-        let name = enabled.plugin.name();
+        let name = enabled.name();
         let begun = timer.begin_plugin();
         let said = enabled.plugin.pre_score(pod, cluster, None);
         timer.end(begun, Point::PreScore, name, if matches!(said, PreScore::Skip) { SKIP } else { SUCCESS });

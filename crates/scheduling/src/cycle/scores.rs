@@ -98,7 +98,7 @@ fn score_with(
 ) -> Result<Scores, Status> {
     let mut scores = Scores { total: nodes.iter().map(|node| (*node, 0)).collect(), ..Scores::default() };
     for enabled in profile.at(Point::Score) {
-        let name = enabled.plugin.name();
+        let name = enabled.name();
         let begun = timer.begin_plugin();
         let said = enabled.plugin.pre_score(pod, cluster, Some(nodes));
         let status = match &said {

@@ -81,6 +81,17 @@ impl fmt::Display for Nodes {
     }
 }
 
+impl Remedy {
+    /// The node that changes; none if the pod does.
+    #[must_use]
+    pub fn node(&self) -> Option<&str> {
+        match self {
+            Remedy::Label { node, .. } | Remedy::Uncordon { node } | Remedy::Free { node, .. } => Some(node.as_str()),
+            Remedy::Tolerate { .. } | Remedy::Without { .. } => None,
+        }
+    }
+}
+
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -180,9 +191,9 @@ fn tolerations(scheduler: &mut Scheduler, pod: &Pod, nodes: &[Node], known: &Exp
 }
 
 /// A change that removes the subject of a plugin from a pod: its name, the field, and the removal.
-type LeaveOut = (&'static str, &'static str, fn(&mut Pod));
+type FieldRemoval = (&'static str, &'static str, fn(&mut Pod));
 
-const LEFT_OUT: &[LeaveOut] = &[
+const LEFT_OUT: &[FieldRemoval] = &[
     (node_affinity::NAME, "spec.nodeSelector", |pod| pod.spec.node_selector.clear()),
     (node_affinity::NAME, "spec.affinity.nodeAffinity", |pod| {
         if let Some(affinity) = &mut pod.spec.affinity {

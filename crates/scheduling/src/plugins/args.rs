@@ -41,8 +41,8 @@ pub(super) fn write<T: Serialize>(args: &T) -> Result<Value, ArgsError> {
 pub(super) fn none(args: &Value) -> Result<(), ArgsError> {
     #[derive(Default, serde::Deserialize)]
     #[serde(deny_unknown_fields)]
-    struct None {}
-    read::<None>(args).map(|_| ())
+    struct NoArgs {}
+    read::<NoArgs>(args).map(|_| ())
 }
 
 /// Refuses arguments in which something is wrong.

@@ -42,7 +42,7 @@ pub(super) fn is_built_in(driver: &str) -> bool {
     DRIVERS.iter().any(|(name, _)| *name == driver)
 }
 
-/// The CSI driver that does the work of a built-in one.
+/// The CSI driver that replaces a built-in driver.
 pub(super) fn driver_of(built_in: &str) -> Option<&'static str> {
     DRIVERS.iter().find(|(name, _)| *name == built_in)?.1
 }
@@ -72,7 +72,7 @@ pub(super) fn of_volume(volume: &PersistentVolume) -> Option<Disk> {
     Some((driver_of(driver)?, handle_of_volume(driver, source, volume).ok()?.into()))
 }
 
-/// A volume of a built-in driver, where a CSI driver does the work of it.
+/// A volume of a built-in driver that a CSI driver has replaced.
 pub(super) struct MigratedVolume {
     /// The built-in driver.
     pub(super) driver: &'static str,
@@ -80,7 +80,7 @@ pub(super) struct MigratedVolume {
     pub(super) volume: Result<PersistentVolume, String>,
 }
 
-/// The volume as a CSI driver would have it; nothing where it is of no built-in driver.
+/// The volume as a CSI driver would have it; `None` if its driver is not a built-in one.
 pub(super) fn migrated(volume: &PersistentVolume) -> Option<MigratedVolume> {
     let (driver, source) = source_of_volume(volume)?;
     let moved = handle_of_volume(driver, source, volume).map(|_| topology::moved(volume, driver));

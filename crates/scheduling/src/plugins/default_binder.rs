@@ -19,12 +19,4 @@ pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsErro
     args::none(args).map(|()| Box::new(DefaultBinder) as Box<dyn Plugin>)
 }
 
-impl Plugin for DefaultBinder {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-}
+impl Plugin for DefaultBinder {}

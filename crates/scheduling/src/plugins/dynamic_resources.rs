@@ -106,14 +106,6 @@ pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsErro
 }
 
 impl Plugin for DynamicResources {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn events(&self) -> Vec<Event> {
         let node = Action::ADD.or(Action::UPDATE_NODE_LABEL).or(Action::UPDATE_NODE_ALLOCATABLE);
         let any = Action::ADD.or(Action::UPDATE).or(Action::DELETE);
@@ -342,8 +334,8 @@ impl Drop for ClaimFilter<'_> {
         self.devices.note(|spent| {
             spent.effort = spent.effort.and(attempt.effort());
             spent.searches = spent.searches.saturating_add(attempt.searches());
-            if let Some(told) = attempt.take_narration() {
-                spent.narration.get_or_insert_default().extend(told);
+            if let Some(reported) = attempt.take_narration() {
+                spent.narration.get_or_insert_default().extend(reported);
             }
             if let Some(deferred) = attempt.take_deferred() {
                 spent.deferred = Some((deferred, self.timeout));
@@ -392,21 +384,21 @@ impl Filter for ClaimFilter<'_> {
     }
 
     fn copy<'s>(&'s self) -> Box<dyn Filter + 's> {
-        Box::new(Same(self))
+        Box::new(UnchangedFilter(self))
     }
 }
 
 /// A filter with unchanged results: devices stay allocated to their claims, regardless of hypothetically
 /// removed pods.
-struct Same<'s, 'c>(&'s ClaimFilter<'c>);
+struct UnchangedFilter<'s, 'c>(&'s ClaimFilter<'c>);
 
-impl Filter for Same<'_, '_> {
+impl Filter for UnchangedFilter<'_, '_> {
     fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
         self.0.judge(node)
     }
 
     fn copy<'s>(&'s self) -> Box<dyn Filter + 's> {
-        Box::new(Same(self.0))
+        Box::new(UnchangedFilter(self.0))
     }
 }
 

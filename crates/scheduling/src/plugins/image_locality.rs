@@ -26,14 +26,6 @@ pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsErro
 }
 
 impl Plugin for ImageLocality {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn pre_score<'c>(&'c self, pod: &'c PodInfo, cluster: &'c Cluster, _: Option<&[NodeId]>) -> PreScore<'c> {
         let spec = pod.spec();
         let containers = spec.init_containers.iter().chain(&spec.containers).map(|container| &container.image);

@@ -65,14 +65,6 @@ pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsErro
 }
 
 impl Plugin for InterPodAffinity {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn events(&self) -> Vec<Event> {
         let pods = Action::ADD.or(Action::UPDATE_POD_LABEL).or(Action::DELETE);
         vec![
@@ -90,7 +82,7 @@ impl Plugin for InterPodAffinity {
         if let Some(error) = pod.affinity.error() {
             return PreFilter::Reject(Status::unresolvable(format!("parsing pod: {error}")));
         }
-        let together = Together::new(pod, cluster);
+        let together = AffinityFilter::new(pod, cluster);
         let has_terms = !pod.affinity.required.is_empty() || !pod.affinity.required_anti.is_empty();
         if !has_terms && together.existing_anti.is_empty() {
             return PreFilter::Skip;
@@ -132,7 +124,7 @@ fn matches(term: &AffinityTerm, shape: &Shape) -> bool {
 }
 
 #[derive(Clone)]
-struct Together<'c> {
+struct AffinityFilter<'c> {
     pod: &'c PodInfo,
     namespace_labels: StringMap,
     required: Vec<AffinityTerm>,
@@ -145,10 +137,10 @@ struct Together<'c> {
     anti: Topology,
 }
 
-impl<'c> Together<'c> {
+impl<'c> AffinityFilter<'c> {
     fn new(pod: &'c PodInfo, cluster: &Cluster) -> Self {
         let resolve = |terms: &[AffinityTerm]| terms.iter().map(|term| resolved(term, cluster)).collect::<Vec<_>>();
-        let mut together = Together {
+        let mut together = AffinityFilter {
             pod,
             namespace_labels: namespace_labels(cluster, pod.namespace()).cloned().unwrap_or_default(),
             required: resolve(&pod.affinity.required),
@@ -203,7 +195,7 @@ impl<'c> Together<'c> {
     }
 }
 
-impl Filter for Together<'_> {
+impl Filter for AffinityFilter<'_> {
     fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
         if !self.satisfies_affinity(node) {
             return Err(Status::unresolvable("node(s) didn't match pod affinity rules"));

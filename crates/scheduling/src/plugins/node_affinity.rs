@@ -6,7 +6,7 @@ use api::core::v1;
 use api::json::{Text, Value};
 use matching::Matcher;
 use matching::expressions::object_limits::Tally;
-use matching::node_affinity::{Preferred, Required};
+use matching::node_affinity::{PreferredAffinity, RequiredAffinity};
 
 use super::args::{self, ArgsError};
 use crate::cluster::{Cluster, NodeId, NodeInfo, NodeObject, PodInfo};
@@ -22,8 +22,8 @@ pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::Pr
 
 #[derive(Debug)]
 struct NodeAffinity {
-    added_required: Option<Required>,
-    added_preferred: Option<Preferred>,
+    added_required: Option<RequiredAffinity>,
+    added_preferred: Option<PreferredAffinity>,
 }
 
 #[derive(Default, serde::Serialize, serde::Deserialize)]
@@ -45,13 +45,13 @@ pub(super) fn new(args: &Value, matcher: &Matcher) -> Result<Box<dyn Plugin>, Ar
         added.required_during_scheduling_ignored_during_execution.is_some().then(|| matcher.required(&added));
     let preferred = added.preferred_during_scheduling_ignored_during_execution;
     let preferred = (!preferred.is_empty()).then(|| matcher.preferred(&preferred));
-    let errors = required.iter().map(Required::errors).chain(preferred.iter().map(|it| it.errors().clone()));
+    let errors = required.iter().map(RequiredAffinity::errors).chain(preferred.iter().map(|it| it.errors().clone()));
     if let Some(errors) = errors.into_iter().find(|errors| !errors.is_empty()) {
         return Err(ArgsError::Form(format!("addedAffinity: {}", errors.message())));
     }
     // A term that matches no node would keep every pod of the profile waiting.
-    let unusable = required.iter().flat_map(Required::unusable);
-    if let Some(why) = unusable.chain(preferred.iter().flat_map(Preferred::unusable)).next() {
+    let unusable = required.iter().flat_map(RequiredAffinity::unusable);
+    if let Some(why) = unusable.chain(preferred.iter().flat_map(PreferredAffinity::unusable)).next() {
         return Err(ArgsError::Form(format!("addedAffinity: {why}")));
     }
     let mut tally = Tally::default();
@@ -69,14 +69,6 @@ fn required_selector(pod: &PodInfo) -> Option<&v1::NodeSelector> {
 }
 
 impl Plugin for NodeAffinity {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn events(&self) -> Vec<Event> {
         vec![Event::new(Resource::Node, Action::ADD.or(Action::UPDATE_NODE_LABEL))]
     }

@@ -38,14 +38,6 @@ fn needed(pod: &PodInfo) -> BTreeSet<&'static str> {
 }
 
 impl Plugin for NodeDeclaredFeatures {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn events(&self) -> Vec<Event> {
         vec![
             Event::new(Resource::Node, Action::ADD.or(Action::UPDATE_NODE_DECLARED_FEATURE)),

@@ -21,14 +21,6 @@ pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsErro
 }
 
 impl Plugin for NodePorts {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn events(&self) -> Vec<Event> {
         vec![Event::new(Resource::AssignedPod, Action::DELETE), Event::new(Resource::Node, Action::ADD)]
     }

@@ -76,14 +76,6 @@ fn check_name(name: &str, at: Path<'_>, errors: &mut Errors) {
 }
 
 impl Plugin for NodeResourcesFit {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn events(&self) -> Vec<Event> {
         vec![
             Event::new(Resource::AssignedPod, Action::DELETE.or(Action::UPDATE_POD_SCALE_DOWN)),

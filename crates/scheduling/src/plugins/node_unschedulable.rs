@@ -24,14 +24,6 @@ fn tolerates(pod: &PodInfo) -> bool {
 }
 
 impl Plugin for NodeUnschedulable {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn events(&self) -> Vec<Event> {
         vec![
             Event::new(Resource::Node, Action::ADD.or(Action::UPDATE_NODE_TAINT)),

@@ -199,14 +199,6 @@ fn default_selector(pod: &PodInfo, cluster: &Cluster) -> Selector {
 }
 
 impl Plugin for PodTopologySpread {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn events(&self) -> Vec<Event> {
         let pods = Action::ADD.or(Action::UPDATE_POD_LABEL).or(Action::DELETE);
         let nodes = Action::ADD.or(Action::DELETE).or(Action::UPDATE_NODE_LABEL).or(Action::UPDATE_NODE_TAINT);

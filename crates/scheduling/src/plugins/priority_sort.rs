@@ -20,14 +20,6 @@ pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsErro
 }
 
 impl Plugin for PrioritySort {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn rank(&self, pod: &PodInfo) -> i64 {
         i64::from(pod.priority()).saturating_neg()
     }

@@ -20,14 +20,6 @@ pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsErro
 }
 
 impl Plugin for SchedulingGates {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn events(&self) -> Vec<Event> {
         vec![Event::new(Resource::TargetPod, Action::UPDATE_POD_SCHEDULING_GATES_ELIMINATED)]
     }

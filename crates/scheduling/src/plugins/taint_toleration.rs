@@ -12,13 +12,10 @@ use crate::framework::{
     default_normalize,
 };
 
-pub(crate) const NAME: &str = "TaintToleration";
+pub(crate) use crate::diagnosis::{TAINT_TOLERATION as NAME, UNTOLERATED_TAINT as REASON};
 
 /// Extension points of the plugin.
 pub(super) const POINTS: &[Point] = &[Point::PreFilter, Point::Filter, Point::PreScore, Point::Score];
-
-/// Prefix of every reason of this plugin; the taint follows.
-pub(crate) const REASON: &str = "node(s) had untolerated taint";
 
 #[derive(Debug)]
 struct TaintToleration;
@@ -28,14 +25,6 @@ pub(super) fn new(args: &Value, _: &Matcher) -> Result<Box<dyn Plugin>, ArgsErro
 }
 
 impl Plugin for TaintToleration {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn points(&self) -> &'static [Point] {
-        POINTS
-    }
-
     fn events(&self) -> Vec<Event> {
         vec![
             Event::new(Resource::Node, Action::ADD.or(Action::UPDATE_NODE_TAINT)),

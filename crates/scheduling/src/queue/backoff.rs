@@ -7,7 +7,7 @@ use super::QueuedPod;
 /// Back-off times of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
-    /// After the first failure; doubled with each further one.
+    /// Delay after the first failure; doubled with each further one.
     pub initial: Duration,
     /// At most.
     pub max: Duration,

@@ -182,7 +182,7 @@ impl Scheduler {
         }
     }
 
-    /// Wakes the pods that a change may help: one thing that changed after the other.
+    /// Requeues the pods that a change may help, separately for each kind of change.
     fn happened(&mut self, event: Event, change: Change<'_>, now: Duration) {
         for action in event.action.singles() {
             self.wake(Event::new(event.resource, action), change, None, now);
@@ -218,9 +218,10 @@ impl Scheduler {
         let asked = profile.listeners(event).filter(|enabled| enabled.bit & rejected != 0);
         let won = asked.filter(|it| {
             let ask = || it.plugin.hint(pod, event, change, &self.cluster);
-            let told = |hint: &Hint| (event, Some((it.plugin.name(), *hint)));
+            let reported = |hint: &Hint| (event, Some((it.name(), *hint)));
             // Past the budget, nothing is known: when in doubt, try.
-            self.event_timings.measure(self.clock.as_ref(), ask, told) == Hint::Queue || pod.matcher.is_over_budget()
+            self.event_timings.measure(self.clock.as_ref(), ask, reported) == Hint::Queue
+                || pod.matcher.is_over_budget()
         });
         won.fold(0, |set, enabled| set | enabled.bit)
     }
@@ -230,7 +231,7 @@ impl Scheduler {
         let profile = self.profile(pod)?;
         profile.at(Point::PreEnqueue).find_map(|enabled| {
             let closed = enabled.plugin.pre_enqueue(pod, &self.cluster).err()?;
-            Some((enabled.bit, closed.by(enabled.plugin.name())))
+            Some((enabled.bit, closed.by(enabled.name())))
         })
     }
 

@@ -53,7 +53,7 @@ pub enum Outcome {
     /// [`bound`](crate::Scheduler::bound) or [`binding_failed`](crate::Scheduler::binding_failed).
     Scheduled(Placement),
     /// The pod fits nowhere: event `FailedScheduling`, condition `PodScheduled` false with reason `Unschedulable`.
-    Unschedulable(Unplaced),
+    Unschedulable(FitError),
     /// An error: event `FailedScheduling`, condition reason `SchedulerError`. The pod is tried again.
     Error(String),
     /// The attempt continues after a background search: see [`DeviceSearch`].
@@ -71,7 +71,7 @@ pub struct Placement {
 
 /// Reasons why a pod fits nowhere.
 #[derive(Debug, Clone, Default)]
-pub struct Unplaced {
+pub struct FitError {
     /// Kubernetes' message.
     pub message: String,
     /// Node on which pods are preempted: the caller deletes the victims and sets `status.nominatedNodeName`.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Attempt, Outcome, Scheduler};
-use crate::aside::{DeviceSearch, DeviceSearched};
+use crate::aside::{DeviceSearch, DeviceSearchResult};
 use crate::queue::{QueuedPod, Rejection};
 
 impl Scheduler {
@@ -47,8 +47,8 @@ impl Scheduler {
 
     /// Processes the result of a search. The pod's attempt continues at the next
     /// [`schedule_one`](Self::schedule_one); or it has ended, because there is no result.
-    pub fn searched(&mut self, searched: DeviceSearched, now: Duration) -> Option<Attempt> {
-        let DeviceSearched { uid, result, carried } = searched;
+    pub fn searched(&mut self, searched: DeviceSearchResult, now: Duration) -> Option<Attempt> {
+        let DeviceSearchResult { uid, result, carried } = searched;
         if let Some(devices) = &mut self.cluster.objects.devices {
             devices.inventory.learn(&result);
         }

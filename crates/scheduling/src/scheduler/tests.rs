@@ -207,10 +207,10 @@ fn failing_expressions_are_reported_once_per_value() {
     scheduler.set_node(&node("b", "4", &version("nine")), START);
     scheduler.set_pod(&pod("p", "1", asks), START);
     let attempt = scheduler.schedule_one(START).unwrap();
-    let told: Vec<String> = attempt.complaints.iter().map(Complaint::message).collect();
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert!(told[0].contains(" failed on 2 nodes (first a) for taint v=nine:NoSchedule: "), "{told:?}");
-    assert_eq!(told[1], "failed to parse taint value as semantic version taint=\"nine\"");
+    let reported: Vec<String> = attempt.complaints.iter().map(Complaint::message).collect();
+    assert_eq!(reported.len(), 2, "{reported:?}");
+    assert!(reported[0].contains(" failed on 2 nodes (first a) for taint v=nine:NoSchedule: "), "{reported:?}");
+    assert_eq!(reported[1], "failed to parse taint value as semantic version taint=\"nine\"");
     let filters: Vec<_> = attempt.evaluations.iter().filter(|it| it.plugin == "TaintToleration").collect();
     assert_eq!((filters.len(), filters[0].count, filters[0].status), (1, 2, "UnschedulableAndUnresolvable"));
     let before: Vec<_> = attempt.evaluations.iter().filter(|it| it.point == Point::PreFilter).collect();

@@ -96,7 +96,7 @@ fn check(
             Hint::Queue => "Queue",
             Hint::Skip => "QueueSkip",
         };
-        found.insert(enabled.plugin.name().to_owned(), hint.to_owned());
+        found.insert(enabled.name().to_owned(), hint.to_owned());
     }
     let recorded = expected.get("plugins").and_then(Value::as_object).unwrap().iter();
     let recorded = recorded.map(|(name, hint)| (name.to_owned(), hint.as_str().unwrap().to_owned())).collect();

@@ -49,7 +49,7 @@ fn filters(scheduler: &Scheduler, pod: &PodInfo, expected: &Value) -> Result<(),
     let profile = scheduler.profile(pod).unwrap();
     let mut skipped = Vec::new();
     for enabled in profile.at(Point::Filter) {
-        let name = enabled.plugin.name();
+        let name = enabled.name();
         let recorded = expected.at(&["preFilter", name]);
         let filter = match enabled.plugin.pre_filter(pod, cluster) {
             PreFilter::Skip => {

@@ -37,7 +37,7 @@ pub enum Operation {
 
 /// An operation with the times of its start and end, on one clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Timed {
+pub struct TimedOperation {
     /// Start time.
     pub asked: u64,
     /// End time.
@@ -100,13 +100,13 @@ impl Register {
 
 /// Searches for an order that explains a key's history from its beginning; returns a description if there is none.
 #[must_use]
-pub fn find_violation(mut history: Vec<Timed>) -> Option<String> {
+pub fn find_violation(mut history: Vec<TimedOperation>) -> Option<String> {
     history.sort_by_key(|timed| timed.asked);
     let words = history.len().div_ceil(64);
     let mut failed: HashSet<(Vec<u64>, Register)> = HashSet::new();
     let mut placed = vec![0_u64; words];
     let has = |placed: &[u64], n: usize| placed[n / 64] & (1 << (n % 64)) != 0;
-    let certain = |timed: &Timed| !matches!(timed.operation, Operation::Unknown { .. });
+    let certain = |timed: &TimedOperation| !matches!(timed.operation, Operation::Unknown { .. });
     // Each level: the operation placed to get here, the register after it, and the next operation to try.
     let mut path: Vec<(usize, Register, usize)> = Vec::new();
     let mut register = Register { exists: None, highest: 0 };
@@ -159,7 +159,7 @@ pub async fn concurrent_history_is_linearizable(store: Arc<dyn Store>) {
                 seed % below
             };
             let mut known: Vec<Option<Revision>> = vec![None; KEYS as usize];
-            let mut histories: Vec<Vec<Timed>> = vec![Vec::new(); KEYS as usize];
+            let mut histories: Vec<Vec<TimedOperation>> = vec![Vec::new(); KEYS as usize];
             for _ in 0..STEPS {
                 let at = random(KEYS) as usize;
                 let key = format!("{prefix}{at}");
@@ -189,13 +189,13 @@ pub async fn concurrent_history_is_linearizable(store: Arc<dyn Store>) {
                     }
                 };
                 let answered = clock.fetch_add(1, Ordering::SeqCst);
-                histories[at].push(Timed { asked, answered, operation });
+                histories[at].push(TimedOperation { asked, answered, operation });
             }
             histories
         })
     });
     let tasks: Vec<_> = tasks.collect();
-    let mut histories: Vec<Vec<Timed>> = vec![Vec::new(); KEYS as usize];
+    let mut histories: Vec<Vec<TimedOperation>> = vec![Vec::new(); KEYS as usize];
     for task in tasks {
         for (whole, part) in histories.iter_mut().zip(task.await.expect("a task finishes")) {
             whole.extend(part);
@@ -213,8 +213,8 @@ pub async fn concurrent_history_is_linearizable(store: Arc<dyn Store>) {
 mod tests {
     use super::*;
 
-    fn timed(asked: u64, answered: u64, operation: Operation) -> Timed {
-        Timed { asked, answered, operation }
+    fn timed(asked: u64, answered: u64, operation: Operation) -> TimedOperation {
+        TimedOperation { asked, answered, operation }
     }
 
     fn created(revision: Revision) -> Operation {
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(history: &[Timed], explainable: bool) {
+    fn check(history: &[TimedOperation], explainable: bool) {
         assert_eq!(find_violation(history.to_vec()).is_none(), explainable);
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{PATIENCE, collect, fresh_prefix, next, put_new, put_over, read, remove};
-use crate::{Error, Event, ListOptions, Previous, Revision, Store};
+use crate::{Error, Event, ListOptions, PreviousValue, Revision, Store};
 
 /// Writes some keys below a prefix and outside of it; returns the last revision.
 async fn some_writes(store: &dyn Store, prefix: &str, count: u64) -> Revision {
@@ -26,14 +26,14 @@ async fn some_writes(store: &dyn Store, prefix: &str, count: u64) -> Revision {
 }
 
 /// Replays events onto a map and checks that each is consistent with the earlier ones.
-fn replay(events: &[Event]) -> std::collections::BTreeMap<Arc<str>, Previous> {
+fn replay(events: &[Event]) -> std::collections::BTreeMap<Arc<str>, PreviousValue> {
     let mut state = std::collections::BTreeMap::new();
     let mut last = 0;
     for event in events {
         assert!(event.revision > last, "event {} after {last}", event.revision);
         last = event.revision;
         let previous = match &event.value {
-            Some(value) => state.insert(event.key.clone(), Previous { value: value.clone(), revision: last }),
+            Some(value) => state.insert(event.key.clone(), PreviousValue { value: value.clone(), revision: last }),
             None => state.remove(&event.key),
         };
         assert_eq!(event.previous, previous, "what `{}` held before {last}", event.key);
@@ -53,7 +53,7 @@ pub async fn watch_sees_every_change_in_order(store: Arc<dyn Store>) {
     assert!(live.iter().all(|event| event.key.starts_with(&prefix)));
     let state = replay(&live);
     let page = store.list(&prefix, ListOptions::default()).await.expect("a page");
-    let listed = page.entries.into_iter().map(|it| (it.key, Previous { value: it.value, revision: it.revision }));
+    let listed = page.entries.into_iter().map(|it| (it.key, PreviousValue { value: it.value, revision: it.revision }));
     assert_eq!(state, listed.collect());
     let mut late = store.watch(&prefix, start).await.expect("a watch");
     assert_eq!(collect(&mut late, last).await, live, "a late watcher sees the same");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::{PATIENCE, collect, fresh_prefix, put_new, put_over, read, remove};
-use crate::modify::{Modified, modify};
+use crate::modify::{ModifyResult, modify};
 use crate::{Change, Entry, Error, Guard, Outcome, Store, Write};
 
 /// Every write makes the next revision, also one that changes nothing; a conflict makes none.
@@ -77,13 +77,13 @@ pub async fn modify_starts_over_on_conflict(store: Arc<dyn Store>) {
         seen.push(entry.map(|entry| entry.revision));
         Ok::<_, Error>(None)
     });
-    assert_eq!(kept.await.expect("an answer"), Modified::Kept);
+    assert_eq!(kept.await.expect("an answer"), ModifyResult::Kept);
     assert_eq!(seen.last(), Some(&Some(now.revision)), "kept on the strength of what the store has");
     let gone = modify(&*store, &key, Some(now), |_| Ok::<_, Error>(Some(Change::Delete))).await;
-    assert!(matches!(gone, Ok(Modified::Written { .. })));
+    assert!(matches!(gone, Ok(ModifyResult::Written { .. })));
     assert_eq!(read(&*store, &key).await, None);
     let gone = modify(&*store, &key, None, |_| Ok::<_, Error>(Some(Change::Delete))).await;
-    assert!(matches!(gone, Ok(Modified::Kept)), "{gone:?}");
+    assert!(matches!(gone, Ok(ModifyResult::Kept)), "{gone:?}");
 }
 
 /// Concurrent increments of one key do not overwrite each other.
@@ -101,8 +101,8 @@ pub async fn concurrent_writers_lose_no_update(store: Arc<dyn Store>) {
                     Ok::<_, Error>(Some(Change::Put { value: (old + 1).to_string().into(), ttl: None }))
                 };
                 match modify(&*store, &key, None, count_up).await.expect("written") {
-                    Modified::Written { revision } => revisions.push(revision),
-                    Modified::Kept => panic!("the decision was to write"),
+                    ModifyResult::Written { revision } => revisions.push(revision),
+                    ModifyResult::Kept => panic!("the decision was to write"),
                 }
             }
             assert!(revisions.is_sorted(), "{revisions:?}");

@@ -25,7 +25,7 @@ pub use self::check::Report;
 pub(super) use self::copy::{Copy, compact};
 use self::overlay::Overlay;
 pub(super) use self::salvage::salvage;
-pub use self::salvage::{Salvage, Salvaged};
+pub use self::salvage::{Salvage, SalvagedKey};
 use super::containment::contain;
 use crate::{Cause, Error, Revision};
 
@@ -136,7 +136,7 @@ impl LogFile {
                 }
                 Medium::Backend(factory) => {
                     let backend = factory().map_err(io_error)?;
-                    builder.create_with_backend(Boxed(backend)).map_err(redb_error)?
+                    builder.create_with_backend(BoxedBackend(backend)).map_err(redb_error)?
                 }
             };
             let file = Self { database };
@@ -411,15 +411,15 @@ fn redb_error(error: impl Into<redb::Error>) -> Error {
 }
 
 /// A backend chosen at run time.
-struct Boxed(Box<dyn StorageBackend>);
+struct BoxedBackend(Box<dyn StorageBackend>);
 
-impl fmt::Debug for Boxed {
+impl fmt::Debug for BoxedBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl StorageBackend for Boxed {
+impl StorageBackend for BoxedBackend {
     fn len(&self) -> io::Result<u64> {
         self.0.len()
     }

@@ -7,20 +7,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::file::{LogFile, Medium, Position, Record, Report, Salvage};
-use super::{Embedded, Options, file};
+use super::{EmbeddedStore, Options, file};
 use crate::backup::Reader;
-use crate::{Cause, Error, Kept, Snapshot};
+use crate::{Cause, Error, KeptEntry, Snapshot};
 
 /// About this many bytes of a backup are written in one commit.
 const COMMIT_BYTES: usize = 4 << 20;
 
-impl Embedded {
+impl EmbeddedStore {
     /// Reads a whole file and reports damage. `judge` returns the problem of an intact value.
     ///
     /// A file that was not closed is repaired first, as a start would do.
     ///
     /// # Errors
-    /// As [`Embedded::open`]: damage that keeps the file from being opened is an error, all other damage is in the report.
+    /// As [`EmbeddedStore::open`]: damage that keeps the file from being opened is an error, all other damage is in the report.
     pub fn check(path: impl AsRef<Path>, judge: impl FnMut(&str, &Bytes) -> Option<String>) -> Result<Report, Error> {
         must_exist(path.as_ref())?;
         LogFile::check(path.as_ref(), Options::default().cache_bytes, judge)
@@ -29,7 +29,7 @@ impl Embedded {
     /// Returns the current values of a file, for a backup. The file is not changed.
     ///
     /// # Errors
-    /// As [`Embedded::open`].
+    /// As [`EmbeddedStore::open`].
     pub fn snapshot_of(path: impl AsRef<Path>) -> Result<Snapshot, Error> {
         must_exist(path.as_ref())?;
         let medium = Medium::Path(path.as_ref().to_owned());
@@ -43,7 +43,7 @@ impl Embedded {
     /// Reads all intact values of a damaged file. The file is not changed.
     ///
     /// # Errors
-    /// [`Error::Locked`], [`Error::Newer`] or [`Error::Unavailable`], as [`Embedded::open`]. Damage is no error here.
+    /// [`Error::Locked`], [`Error::Newer`] or [`Error::Unavailable`], as [`EmbeddedStore::open`]. Damage is no error here.
     pub fn salvage(path: impl AsRef<Path>) -> Result<Salvage, Error> {
         must_exist(path.as_ref())?;
         file::salvage(path.as_ref(), Options::default().cache_bytes)
@@ -53,7 +53,7 @@ impl Embedded {
     /// and after.
     ///
     /// # Errors
-    /// As [`Embedded::open`].
+    /// As [`EmbeddedStore::open`].
     pub fn shrink(path: impl AsRef<Path>) -> Result<(u64, u64), Error> {
         must_exist(path.as_ref())?;
         file::compact(path.as_ref(), Options::default().cache_bytes)
@@ -66,7 +66,7 @@ impl Embedded {
     /// all clients list again.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the backup is not whole, [`Error::Refused`] if the file exists, or as [`Embedded::open`]. There is
+    /// [`Error::Damaged`] if the backup is not whole, [`Error::Refused`] if the file exists, or as [`EmbeddedStore::open`]. There is
     /// no file then.
     pub fn restore<R: Read>(path: impl AsRef<Path>, backup: Reader<R>, skip: u64) -> Result<u64, Error> {
         let path = path.as_ref();
@@ -74,7 +74,7 @@ impl Embedded {
         LogFile::make(path, Options::default().cache_bytes, |file| {
             let position = Position { revision, compacted: revision };
             let mut count = 0_u64;
-            let mut some: Vec<Kept> = Vec::new();
+            let mut some: Vec<KeptEntry> = Vec::new();
             let mut bytes = 0_usize;
             for entry in backup {
                 let entry = entry?;
@@ -97,7 +97,7 @@ impl Embedded {
     }
 }
 
-fn write(file: &LogFile, entries: &[Kept], position: Position) -> Result<(), Error> {
+fn write(file: &LogFile, entries: &[KeptEntry], position: Position) -> Result<(), Error> {
     let records: Vec<Record<'_>> = entries
         .iter()
         .map(|entry| Record {

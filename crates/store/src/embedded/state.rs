@@ -20,7 +20,7 @@ pub(super) struct State {
     /// History up to here may have been removed.
     pub(super) compacted: Revision,
     pub(super) index: Index,
-    pub(super) recent: Recent,
+    pub(super) recent: RecentEvents,
     watchers: Vec<Weak<Slot>>,
     pub(super) closed: bool,
     /// Whether values stay in memory because there is no file to read them from.
@@ -28,7 +28,7 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(revision: Revision, compacted: Revision, recent: Recent, resident: bool) -> Self {
+    pub(super) fn new(revision: Revision, compacted: Revision, recent: RecentEvents, resident: bool) -> Self {
         Self { revision, compacted, index: Index::default(), recent, watchers: Vec::new(), closed: false, resident }
     }
 
@@ -131,7 +131,7 @@ impl Slot {
 
 /// The last events, one per revision without a gap, so that watchers and readers rarely need the disk.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(super) struct RecentEvents {
     events: VecDeque<Event>,
     bytes: usize,
     bytes_max: usize,
@@ -140,7 +140,7 @@ pub(super) struct Recent {
     only_copy: bool,
 }
 
-impl Recent {
+impl RecentEvents {
     pub(super) fn new(bytes_max: usize, only_copy: bool) -> Self {
         Self { events: VecDeque::new(), bytes: 0, bytes_max, only_copy }
     }

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::Shared;
+use super::SharedState;
 use super::file::{LogEntry, damaged};
 use super::state::Slot;
-use crate::{Batch, Cause, Error, Event, Previous, ProgressRequest, Revision, Source};
+use crate::{Batch, Cause, Error, Event, PreviousValue, ProgressRequest, Revision, Source};
 
 /// A batch has at most this many events.
 const BATCH_EVENTS: usize = 256;
@@ -19,7 +19,7 @@ const BATCH_EVENTS: usize = 256;
 const SCAN_REVISIONS: usize = 4096;
 
 pub(super) struct Watcher {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     slot: Arc<Slot>,
     progress_interval: Duration,
     /// The revision of the last batch.
@@ -34,7 +34,7 @@ enum Step {
 }
 
 impl Watcher {
-    pub(super) fn new(shared: Arc<Shared>, slot: Arc<Slot>, progress_interval: Duration) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, slot: Arc<Slot>, progress_interval: Duration) -> Self {
         let reported = slot.after;
         Self { shared, slot, progress_interval, reported }
     }
@@ -108,7 +108,7 @@ impl Source for Watcher {
     }
 }
 
-impl Shared {
+impl SharedState {
     /// Returns the watcher's events from `first` on, and the revision up to which they are complete.
     fn read_history(&self, slot: &Slot, first: Revision) -> Result<(Vec<Event>, Revision), Error> {
         let current = self.state().revision;
@@ -142,7 +142,7 @@ impl Shared {
             let previous = match previous {
                 Some(found) => self
                     .value(found.revision, &found.content, &mut values)?
-                    .map(|value| Previous { value, revision: found.revision }),
+                    .map(|value| PreviousValue { value, revision: found.revision }),
                 None => None,
             };
             let value = match (deleted, &values) {

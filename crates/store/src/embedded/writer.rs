@@ -19,10 +19,10 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use super::ballast::Ballast;
 use super::file::{LogFile, Medium, Position, Record, Values, damaged};
-use super::{Options, Shared};
-use crate::{Cause, Change, Error, Event, Guard, Previous, Revision, Write};
+use super::{Options, SharedState};
+use crate::{Cause, Change, Error, Event, Guard, PreviousValue, Revision, Write};
 
-/// One commit covers at most this many writes,
+/// Maximum number of writes in one commit.
 const BATCH_WRITES: usize = 512;
 /// Approximate number of bytes after which a batch is full.
 const BATCH_BYTES: usize = 4 << 20;
@@ -82,7 +82,7 @@ impl Job {
 type Expiry = (u64, Revision, Arc<str>);
 
 pub(super) struct Writer {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     medium: Option<Medium>,
     commands: Receiver<Command>,
     expiring: BinaryHeap<Reverse<Expiry>>,
@@ -112,7 +112,7 @@ struct StagedWrite {
 
 impl Writer {
     pub(super) fn spawn(
-        shared: Arc<Shared>,
+        shared: Arc<SharedState>,
         medium: Option<Medium>,
         commands: Receiver<Command>,
         expiring: Vec<Expiry>,
@@ -392,7 +392,7 @@ impl Writer {
 
 /// Writes that are checked one after the other, each as if those before it had happened.
 struct Batch<'a> {
-    shared: &'a Shared,
+    shared: &'a SharedState,
     revision: Revision,
     staged: Vec<StagedWrite>,
     conflicts: Vec<Job>,
@@ -402,7 +402,7 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(shared: &'a Shared) -> Self {
+    fn new(shared: &'a SharedState) -> Self {
         let revision = shared.state().revision;
         let (staged, conflicts, written) = (Vec::new(), Vec::new(), HashMap::new());
         Self { shared, revision, staged, conflicts, written, values: None }
@@ -435,10 +435,10 @@ impl<'a> Batch<'a> {
     }
 
     /// Value of a key after the writes staged so far.
-    fn current(&mut self, key: &str) -> Result<(Arc<str>, Option<Previous>), Error> {
+    fn current(&mut self, key: &str) -> Result<(Arc<str>, Option<PreviousValue>), Error> {
         if let Some(StagedWrite { event, .. }) = self.written.get(key).and_then(|at| self.staged.get(*at)) {
             let value = event.value.clone();
-            return Ok((event.key.clone(), value.map(|value| Previous { value, revision: event.revision })));
+            return Ok((event.key.clone(), value.map(|value| PreviousValue { value, revision: event.revision })));
         }
         let found = {
             let state = self.shared.state();
@@ -449,7 +449,7 @@ impl<'a> Batch<'a> {
         };
         let value: Option<Bytes> = self.shared.value(found.revision, &found.content, &mut self.values)?;
         let value = value.ok_or_else(|| damaged(format!("the value of `{key}` is missing")))?;
-        Ok((found.key, Some(Previous { value, revision: found.revision })))
+        Ok((found.key, Some(PreviousValue { value, revision: found.revision })))
     }
 }
 

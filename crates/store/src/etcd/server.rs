@@ -4,7 +4,7 @@
 //! protocol is gRPC over plain HTTP/2: one message per frame, status in the trailers. Data lives as long as the store does.
 
 use locks::Mutex;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -39,21 +39,27 @@ const VERSION: &str = "3.6.0";
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of leases; the oldest are dropped first, and their keys then never expire.
 const LEASES_MAX: usize = 100_000;
+/// Pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Responses of one watch that wait for the client.
 const WATCH_RESPONSES_MAX: usize = 16;
 
 type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Serves a store until the process or the future ends.
-///
-/// # Errors
-/// The listener failed.
-pub async fn serve(listener: TcpListener, store: Arc<dyn Store>) -> std::io::Result<()> {
+pub async fn serve(listener: TcpListener, store: Arc<dyn Store>) {
     let service = Arc::new(Service { store, leases: Mutex::default(), next_lease: AtomicI64::new(1) });
     let mut connections = JoinSet::new();
     loop {
         let stream = tokio::select! {
-            accepted = accept(&listener) => accepted?,
+            accepted = accept(&listener) => match accepted {
+                Ok(stream) => stream,
+                // Most often there are no more file descriptors: wait until there are.
+                Err(_) => {
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
             Some(_) = connections.join_next() => continue,
         };
         let service = service.clone();
@@ -114,7 +120,7 @@ impl From<Error> for Failure {
 struct Service {
     store: Arc<dyn Store>,
     /// Time to live by lease.
-    leases: Mutex<HashMap<i64, Duration>>,
+    leases: Mutex<BTreeMap<i64, Duration>>,
     next_lease: AtomicI64,
 }
 
@@ -160,10 +166,8 @@ impl Service {
     fn grant(&self, ttl: i64) -> i64 {
         let id = self.next_lease.fetch_add(1, Ordering::Relaxed);
         let mut leases = self.leases.lock();
-        if leases.len() >= LEASES_MAX
-            && let Some(oldest) = leases.keys().min().copied()
-        {
-            leases.remove(&oldest);
+        if leases.len() >= LEASES_MAX {
+            leases.pop_first();
         }
         leases.insert(id, Duration::from_secs(u64::try_from(ttl).unwrap_or(1)));
         id

@@ -19,7 +19,7 @@ use super::proto::{
     WatchRequest, WatchResponse, call, methods,
 };
 use super::{Options, header_revision, own_key, revision, signed};
-use crate::{Batch, Cause, Error, Event, Previous, ProgressRequest, Revision, Source};
+use crate::{Batch, Cause, Error, Event, PreviousValue, ProgressRequest, Revision, Source};
 
 /// Interval for repeating progress requests: etcd answers them only while the watch has caught up.
 const ASK_AGAIN: Duration = Duration::from_millis(200);
@@ -35,7 +35,7 @@ pub(super) struct Watcher {
     progress_interval: Duration,
     /// Every change up to here has been handed out.
     delivered: Revision,
-    open: Option<Open>,
+    open: Option<OpenStream>,
     backoff: Duration,
     target: Arc<Target>,
 }
@@ -46,7 +46,7 @@ struct Target {
     wake: Notify,
 }
 
-struct Open {
+struct OpenStream {
     turn: usize,
     responses: Streaming<WatchResponse>,
     requests: mpsc::Sender<WatchRequest>,
@@ -76,7 +76,7 @@ impl Watcher {
     }
 
     /// Opens the stream after the last delivered event.
-    async fn open(&self) -> Result<Open, tonic::Status> {
+    async fn open(&self) -> Result<OpenStream, tonic::Status> {
         let internal = |error: Error| tonic::Status::internal(error.to_string());
         let (turn, watches, calls) = self.connection.for_watching().map_err(internal)?;
         let opening = async {
@@ -94,8 +94,8 @@ impl Watcher {
             };
             let create = WatchRequest { action: Some(WatchAction::Create(create)) };
             requests.send(create).await.map_err(|_| tonic::Status::cancelled("the stream has ended"))?;
-            let responses = proto::watch(watches, Outgoing(outgoing)).await?.into_inner();
-            Ok(Open { turn, responses, requests, can_be_asked: reports_progress_reliably(&version) })
+            let responses = proto::watch(watches, OutgoingRequests(outgoing)).await?.into_inner();
+            Ok(OpenStream { turn, responses, requests, can_be_asked: reports_progress_reliably(&version) })
         };
         let opened = tokio::time::timeout(OPENING, opening).await;
         let opened = opened.unwrap_or_else(|_| Err(tonic::Status::deadline_exceeded("etcd does not answer")));
@@ -145,7 +145,7 @@ impl Watcher {
             value: (!deleted).then_some(pair.value),
             previous: event
                 .prev_kv
-                .map(|previous| Previous { revision: revision(previous.mod_revision), value: previous.value }),
+                .map(|previous| PreviousValue { revision: revision(previous.mod_revision), value: previous.value }),
         })
     }
 }
@@ -240,9 +240,9 @@ fn reports_progress_reliably(version: &str) -> bool {
 }
 
 /// The stream's outgoing side.
-struct Outgoing(mpsc::Receiver<WatchRequest>);
+struct OutgoingRequests(mpsc::Receiver<WatchRequest>);
 
-impl Stream for Outgoing {
+impl Stream for OutgoingRequests {
     type Item = WatchRequest;
 
     fn poll_next(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use store::{Change, Entry, Error, Event, Guard, ListOptions, Outcome, Previous, Revision, Store, Write};
+use store::{Change, Entry, Error, Event, Guard, ListOptions, Outcome, PreviousValue, Revision, Store, Write};
 
 /// A store that keeps every past state.
 pub struct Model {
@@ -62,7 +62,7 @@ impl Model {
             }
         };
         self.states.push(state);
-        let previous = current.map(|entry| Previous { value: entry.value, revision: entry.revision });
+        let previous = current.map(|entry| PreviousValue { value: entry.value, revision: entry.revision });
         self.events.push(Event { key: write.key.as_str().into(), revision, value, previous });
         Outcome::Done { revision }
     }

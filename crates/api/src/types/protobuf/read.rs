@@ -27,9 +27,9 @@ const SECONDS_MAX: i64 = 253_402_300_799;
 ///
 /// # Errors
 /// [`ProtobufError`].
-pub fn read(it: &'static Type, message: &[u8]) -> Result<Value> {
+pub fn read(object_type: &'static Type, message: &[u8]) -> Result<Value> {
     let (mut fields, left) = (Object::new(), Cell::new(ELEMENTS_MAX));
-    read_message(it, &[], message, &mut fields, Level { depth: 0, left: &left })?;
+    read_message(object_type, &[], message, &mut fields, Level { depth: 0, left: &left })?;
     Ok(Value::Object(fields))
 }
 

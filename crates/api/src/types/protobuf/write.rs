@@ -52,9 +52,9 @@ pub fn write_event(event_type: &str, object: &[u8]) -> Vec<u8> {
 
 /// The message of an object in normal form. Parts that do not fit its type are omitted.
 #[must_use]
-pub fn write(it: &'static Type, value: &Value) -> Vec<u8> {
+pub fn write(object_type: &'static Type, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    Writer::default().message(it, value, &mut out);
+    Writer::default().message(object_type, value, &mut out);
     out
 }
 
@@ -91,9 +91,9 @@ impl Part {
 }
 
 /// The fields of a type within the embedded structs of these numbers, in the order in which they are written.
-fn plan(it: &'static Type, prefix: &[u16]) -> Rc<[Part]> {
-    let mut parts: Vec<Part> = Vec::with_capacity(it.fields.len());
-    let fields = it.fields.iter().enumerate();
+fn plan(object_type: &'static Type, prefix: &[u16]) -> Rc<[Part]> {
+    let mut parts: Vec<Part> = Vec::with_capacity(object_type.fields.len());
+    let fields = object_type.fields.iter().enumerate();
     for (index, field) in fields.filter(|(_, field)| field.number != 0 && field.embedded.starts_with(prefix)) {
         match field.embedded.get(..=prefix.len()) {
             None => {
@@ -103,8 +103,8 @@ fn plan(it: &'static Type, prefix: &[u16]) -> Rc<[Part]> {
             }
             Some(inner) => {
                 let number = inner.last().copied().unwrap_or_default();
-                if !parts.iter().any(|part| matches!(part, Part::Embedded(it, _) if *it == number)) {
-                    parts.push(Part::Embedded(number, plan(it, inner)));
+                if !parts.iter().any(|part| matches!(part, Part::Embedded(known, _) if *known == number)) {
+                    parts.push(Part::Embedded(number, plan(object_type, inner)));
                 }
             }
         }
@@ -115,13 +115,13 @@ fn plan(it: &'static Type, prefix: &[u16]) -> Rc<[Part]> {
 
 impl Writer {
     /// Appends the message of an object in normal form. Parts that do not fit its type are omitted.
-    pub fn message(&mut self, it: &'static Type, value: &Value, out: &mut Vec<u8>) {
-        let parts = self.plan(it);
-        let mut values: Vec<Option<&Value>> = vec![None; it.fields.len()];
+    pub fn message(&mut self, object_type: &'static Type, value: &Value, out: &mut Vec<u8>) {
+        let parts = self.plan(object_type);
+        let mut values: Vec<Option<&Value>> = vec![None; object_type.fields.len()];
         let mut next = 0;
         // A document in normal form has its fields in the order of the type.
         for (key, value) in value.as_object().into_iter().flat_map(json::Object::iter) {
-            if let Some((index, _)) = it.find_from(next, key) {
+            if let Some((index, _)) = object_type.find_from(next, key) {
                 if let Some(slot) = values.get_mut(index) {
                     *slot = Some(value);
                 }

@@ -6,83 +6,83 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static APPLY_CONFIGURATION: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ApplyConfiguration", atomic: false, fields: &[
+pub(super) static APPLY_CONFIGURATION: Type = Type::new("k8s.io/api/admissionregistration/v1", "ApplyConfiguration", false, &[
     Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static AUDIT_ANNOTATION: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "AuditAnnotation", atomic: false, fields: &[
+pub(super) static AUDIT_ANNOTATION: Type = Type::new("k8s.io/api/admissionregistration/v1", "AuditAnnotation", false, &[
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "valueExpression", go_name: "ValueExpression", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EXPRESSION_WARNING: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ExpressionWarning", atomic: false, fields: &[
+pub(super) static EXPRESSION_WARNING: Type = Type::new("k8s.io/api/admissionregistration/v1", "ExpressionWarning", false, &[
     Field { name: "fieldRef", go_name: "FieldRef", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "warning", go_name: "Warning", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static JSON_PATCH: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "JSONPatch", atomic: false, fields: &[
+pub(super) static JSON_PATCH: Type = Type::new("k8s.io/api/admissionregistration/v1", "JSONPatch", false, &[
     Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MATCH_CONDITION: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "MatchCondition", atomic: false, fields: &[
+pub(super) static MATCH_CONDITION: Type = Type::new("k8s.io/api/admissionregistration/v1", "MatchCondition", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MATCH_RESOURCES: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "MatchResources", atomic: true, fields: &[
+pub(super) static MATCH_RESOURCES: Type = Type::new("k8s.io/api/admissionregistration/v1", "MatchResources", true, &[
     Field { name: "namespaceSelector", go_name: "NamespaceSelector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "objectSelector", go_name: "ObjectSelector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "resourceRules", go_name: "ResourceRules", go_type: "[]v1.NamedRuleWithOperations", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::NAMED_RULE_WITH_OPERATIONS)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "excludeResourceRules", go_name: "ExcludeResourceRules", go_type: "[]v1.NamedRuleWithOperations", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::NAMED_RULE_WITH_OPERATIONS)), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "matchPolicy", go_name: "MatchPolicy", go_type: "*v1.MatchPolicyType", kind: Kind::String, number: 7, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MUTATING_ADMISSION_POLICY: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "MutatingAdmissionPolicy", atomic: false, fields: &[
+pub(super) static MUTATING_ADMISSION_POLICY: Type = Type::new("k8s.io/api/admissionregistration/v1", "MutatingAdmissionPolicy", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.MutatingAdmissionPolicySpec", kind: Kind::Struct(&admissionregistration_v1::MUTATING_ADMISSION_POLICY_SPEC), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MUTATING_ADMISSION_POLICY_BINDING: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "MutatingAdmissionPolicyBinding", atomic: false, fields: &[
+pub(super) static MUTATING_ADMISSION_POLICY_BINDING: Type = Type::new("k8s.io/api/admissionregistration/v1", "MutatingAdmissionPolicyBinding", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.MutatingAdmissionPolicyBindingSpec", kind: Kind::Struct(&admissionregistration_v1::MUTATING_ADMISSION_POLICY_BINDING_SPEC), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MUTATING_ADMISSION_POLICY_BINDING_LIST: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "MutatingAdmissionPolicyBindingList", atomic: false, fields: &[
+pub(super) static MUTATING_ADMISSION_POLICY_BINDING_LIST: Type = Type::new("k8s.io/api/admissionregistration/v1", "MutatingAdmissionPolicyBindingList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.MutatingAdmissionPolicyBinding", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::MUTATING_ADMISSION_POLICY_BINDING)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MUTATING_ADMISSION_POLICY_BINDING_SPEC: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "MutatingAdmissionPolicyBindingSpec", atomic: false, fields: &[
+pub(super) static MUTATING_ADMISSION_POLICY_BINDING_SPEC: Type = Type::new("k8s.io/api/admissionregistration/v1", "MutatingAdmissionPolicyBindingSpec", false, &[
     Field { name: "policyName", go_name: "PolicyName", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "paramRef", go_name: "ParamRef", go_type: "*v1.ParamRef", kind: Kind::Struct(&admissionregistration_v1::PARAM_REF), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "matchResources", go_name: "MatchResources", go_type: "*v1.MatchResources", kind: Kind::Struct(&admissionregistration_v1::MATCH_RESOURCES), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MUTATING_ADMISSION_POLICY_LIST: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "MutatingAdmissionPolicyList", atomic: false, fields: &[
+pub(super) static MUTATING_ADMISSION_POLICY_LIST: Type = Type::new("k8s.io/api/admissionregistration/v1", "MutatingAdmissionPolicyList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.MutatingAdmissionPolicy", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::MUTATING_ADMISSION_POLICY)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MUTATING_ADMISSION_POLICY_SPEC: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "MutatingAdmissionPolicySpec", atomic: false, fields: &[
+pub(super) static MUTATING_ADMISSION_POLICY_SPEC: Type = Type::new("k8s.io/api/admissionregistration/v1", "MutatingAdmissionPolicySpec", false, &[
     Field { name: "paramKind", go_name: "ParamKind", go_type: "*v1.ParamKind", kind: Kind::Struct(&admissionregistration_v1::PARAM_KIND), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "matchConstraints", go_name: "MatchConstraints", go_type: "*v1.MatchResources", kind: Kind::Struct(&admissionregistration_v1::MATCH_RESOURCES), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "variables", go_name: "Variables", go_type: "[]v1.Variable", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::VARIABLE)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
@@ -90,10 +90,10 @@ pub(super) static MUTATING_ADMISSION_POLICY_SPEC: Type = Type { package: "k8s.io
     Field { name: "failurePolicy", go_name: "FailurePolicy", go_type: "*v1.FailurePolicyType", kind: Kind::String, number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "matchConditions", go_name: "MatchConditions", go_type: "[]v1.MatchCondition", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::MATCH_CONDITION)), number: 6, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
     Field { name: "reinvocationPolicy", go_name: "ReinvocationPolicy", go_type: "v1.ReinvocationPolicyType", kind: Kind::String, number: 7, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MUTATING_WEBHOOK: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "MutatingWebhook", atomic: false, fields: &[
+pub(super) static MUTATING_WEBHOOK: Type = Type::new("k8s.io/api/admissionregistration/v1", "MutatingWebhook", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "clientConfig", go_name: "ClientConfig", go_type: "v1.WebhookClientConfig", kind: Kind::Struct(&admissionregistration_v1::WEBHOOK_CLIENT_CONFIG), number: 2, ..FIELD },
     Field { name: "rules", go_name: "Rules", go_type: "[]v1.RuleWithOperations", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::RULE_WITH_OPERATIONS)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
@@ -106,128 +106,128 @@ pub(super) static MUTATING_WEBHOOK: Type = Type { package: "k8s.io/api/admission
     Field { name: "admissionReviewVersions", go_name: "AdmissionReviewVersions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 8, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "reinvocationPolicy", go_name: "ReinvocationPolicy", go_type: "*v1.ReinvocationPolicyType", kind: Kind::String, number: 10, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "matchConditions", go_name: "MatchConditions", go_type: "[]v1.MatchCondition", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::MATCH_CONDITION)), number: 12, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MUTATING_WEBHOOK_CONFIGURATION: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "MutatingWebhookConfiguration", atomic: false, fields: &[
+pub(super) static MUTATING_WEBHOOK_CONFIGURATION: Type = Type::new("k8s.io/api/admissionregistration/v1", "MutatingWebhookConfiguration", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "webhooks", go_name: "Webhooks", go_type: "[]v1.MutatingWebhook", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::MUTATING_WEBHOOK)), number: 2, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MUTATING_WEBHOOK_CONFIGURATION_LIST: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "MutatingWebhookConfigurationList", atomic: false, fields: &[
+pub(super) static MUTATING_WEBHOOK_CONFIGURATION_LIST: Type = Type::new("k8s.io/api/admissionregistration/v1", "MutatingWebhookConfigurationList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.MutatingWebhookConfiguration", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::MUTATING_WEBHOOK_CONFIGURATION)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MUTATION: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "Mutation", atomic: false, fields: &[
+pub(super) static MUTATION: Type = Type::new("k8s.io/api/admissionregistration/v1", "Mutation", false, &[
     Field { name: "patchType", go_name: "PatchType", go_type: "v1.PatchType", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "applyConfiguration", go_name: "ApplyConfiguration", go_type: "*v1.ApplyConfiguration", kind: Kind::Struct(&admissionregistration_v1::APPLY_CONFIGURATION), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "jsonPatch", go_name: "JSONPatch", go_type: "*v1.JSONPatch", kind: Kind::Struct(&admissionregistration_v1::JSON_PATCH), number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NAMED_RULE_WITH_OPERATIONS: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "NamedRuleWithOperations", atomic: true, fields: &[
+pub(super) static NAMED_RULE_WITH_OPERATIONS: Type = Type::new("k8s.io/api/admissionregistration/v1", "NamedRuleWithOperations", true, &[
     Field { name: "resourceNames", go_name: "ResourceNames", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "operations", go_name: "Operations", go_type: "[]v1.OperationType", kind: Kind::List(&Kind::String), number: 1, embedded: &[2], omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "apiGroups", go_name: "APIGroups", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, embedded: &[2, 2], omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "apiVersions", go_name: "APIVersions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, embedded: &[2, 2], omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "resources", go_name: "Resources", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, embedded: &[2, 2], omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "scope", go_name: "Scope", go_type: "*v1.ScopeType", kind: Kind::String, number: 4, embedded: &[2, 2], pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PARAM_KIND: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ParamKind", atomic: true, fields: &[
+pub(super) static PARAM_KIND: Type = Type::new("k8s.io/api/admissionregistration/v1", "ParamKind", true, &[
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PARAM_REF: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ParamRef", atomic: true, fields: &[
+pub(super) static PARAM_REF: Type = Type::new("k8s.io/api/admissionregistration/v1", "ParamRef", true, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "selector", go_name: "Selector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "parameterNotFoundAction", go_name: "ParameterNotFoundAction", go_type: "*v1.ParameterNotFoundActionType", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RULE: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "Rule", atomic: false, fields: &[
+pub(super) static RULE: Type = Type::new("k8s.io/api/admissionregistration/v1", "Rule", false, &[
     Field { name: "apiGroups", go_name: "APIGroups", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, ..FIELD },
     Field { name: "apiVersions", go_name: "APIVersions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, ..FIELD },
     Field { name: "resources", go_name: "Resources", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, ..FIELD },
     Field { name: "scope", go_name: "Scope", go_type: "*v1.ScopeType", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RULE_WITH_OPERATIONS: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "RuleWithOperations", atomic: false, fields: &[
+pub(super) static RULE_WITH_OPERATIONS: Type = Type::new("k8s.io/api/admissionregistration/v1", "RuleWithOperations", false, &[
     Field { name: "operations", go_name: "Operations", go_type: "[]v1.OperationType", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "apiGroups", go_name: "APIGroups", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, embedded: &[2], omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "apiVersions", go_name: "APIVersions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, embedded: &[2], omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "resources", go_name: "Resources", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, embedded: &[2], omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "scope", go_name: "Scope", go_type: "*v1.ScopeType", kind: Kind::String, number: 4, embedded: &[2], pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_REFERENCE: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ServiceReference", atomic: false, fields: &[
+pub(super) static SERVICE_REFERENCE: Type = Type::new("k8s.io/api/admissionregistration/v1", "ServiceReference", false, &[
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "port", go_name: "Port", go_type: "*int32", kind: Kind::Int32, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TYPE_CHECKING: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "TypeChecking", atomic: false, fields: &[
+pub(super) static TYPE_CHECKING: Type = Type::new("k8s.io/api/admissionregistration/v1", "TypeChecking", false, &[
     Field { name: "expressionWarnings", go_name: "ExpressionWarnings", go_type: "[]v1.ExpressionWarning", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::EXPRESSION_WARNING)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATING_ADMISSION_POLICY: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ValidatingAdmissionPolicy", atomic: false, fields: &[
+pub(super) static VALIDATING_ADMISSION_POLICY: Type = Type::new("k8s.io/api/admissionregistration/v1", "ValidatingAdmissionPolicy", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.ValidatingAdmissionPolicySpec", kind: Kind::Struct(&admissionregistration_v1::VALIDATING_ADMISSION_POLICY_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ValidatingAdmissionPolicyStatus", kind: Kind::Struct(&admissionregistration_v1::VALIDATING_ADMISSION_POLICY_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATING_ADMISSION_POLICY_BINDING: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ValidatingAdmissionPolicyBinding", atomic: false, fields: &[
+pub(super) static VALIDATING_ADMISSION_POLICY_BINDING: Type = Type::new("k8s.io/api/admissionregistration/v1", "ValidatingAdmissionPolicyBinding", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.ValidatingAdmissionPolicyBindingSpec", kind: Kind::Struct(&admissionregistration_v1::VALIDATING_ADMISSION_POLICY_BINDING_SPEC), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATING_ADMISSION_POLICY_BINDING_LIST: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ValidatingAdmissionPolicyBindingList", atomic: false, fields: &[
+pub(super) static VALIDATING_ADMISSION_POLICY_BINDING_LIST: Type = Type::new("k8s.io/api/admissionregistration/v1", "ValidatingAdmissionPolicyBindingList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ValidatingAdmissionPolicyBinding", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::VALIDATING_ADMISSION_POLICY_BINDING)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATING_ADMISSION_POLICY_BINDING_SPEC: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ValidatingAdmissionPolicyBindingSpec", atomic: false, fields: &[
+pub(super) static VALIDATING_ADMISSION_POLICY_BINDING_SPEC: Type = Type::new("k8s.io/api/admissionregistration/v1", "ValidatingAdmissionPolicyBindingSpec", false, &[
     Field { name: "policyName", go_name: "PolicyName", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "paramRef", go_name: "ParamRef", go_type: "*v1.ParamRef", kind: Kind::Struct(&admissionregistration_v1::PARAM_REF), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "matchResources", go_name: "MatchResources", go_type: "*v1.MatchResources", kind: Kind::Struct(&admissionregistration_v1::MATCH_RESOURCES), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "validationActions", go_name: "ValidationActions", go_type: "[]v1.ValidationAction", kind: Kind::List(&Kind::String), number: 4, omit_empty: true, list: Some(ListType::Set), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATING_ADMISSION_POLICY_LIST: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ValidatingAdmissionPolicyList", atomic: false, fields: &[
+pub(super) static VALIDATING_ADMISSION_POLICY_LIST: Type = Type::new("k8s.io/api/admissionregistration/v1", "ValidatingAdmissionPolicyList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ValidatingAdmissionPolicy", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::VALIDATING_ADMISSION_POLICY)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATING_ADMISSION_POLICY_SPEC: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ValidatingAdmissionPolicySpec", atomic: false, fields: &[
+pub(super) static VALIDATING_ADMISSION_POLICY_SPEC: Type = Type::new("k8s.io/api/admissionregistration/v1", "ValidatingAdmissionPolicySpec", false, &[
     Field { name: "paramKind", go_name: "ParamKind", go_type: "*v1.ParamKind", kind: Kind::Struct(&admissionregistration_v1::PARAM_KIND), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "matchConstraints", go_name: "MatchConstraints", go_type: "*v1.MatchResources", kind: Kind::Struct(&admissionregistration_v1::MATCH_RESOURCES), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "validations", go_name: "Validations", go_type: "[]v1.Validation", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::VALIDATION)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
@@ -235,17 +235,17 @@ pub(super) static VALIDATING_ADMISSION_POLICY_SPEC: Type = Type { package: "k8s.
     Field { name: "auditAnnotations", go_name: "AuditAnnotations", go_type: "[]v1.AuditAnnotation", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::AUDIT_ANNOTATION)), number: 5, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "matchConditions", go_name: "MatchConditions", go_type: "[]v1.MatchCondition", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::MATCH_CONDITION)), number: 6, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
     Field { name: "variables", go_name: "Variables", go_type: "[]v1.Variable", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::VARIABLE)), number: 7, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATING_ADMISSION_POLICY_STATUS: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ValidatingAdmissionPolicyStatus", atomic: false, fields: &[
+pub(super) static VALIDATING_ADMISSION_POLICY_STATUS: Type = Type::new("k8s.io/api/admissionregistration/v1", "ValidatingAdmissionPolicyStatus", false, &[
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 1, omit_empty: true, ..FIELD },
     Field { name: "typeChecking", go_name: "TypeChecking", go_type: "*v1.TypeChecking", kind: Kind::Struct(&admissionregistration_v1::TYPE_CHECKING), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.Condition", kind: Kind::List(&Kind::Struct(&meta_v1::CONDITION)), number: 3, omit_empty: true, list: Some(ListType::Map), keys: &["type"], ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATING_WEBHOOK: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ValidatingWebhook", atomic: false, fields: &[
+pub(super) static VALIDATING_WEBHOOK: Type = Type::new("k8s.io/api/admissionregistration/v1", "ValidatingWebhook", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "clientConfig", go_name: "ClientConfig", go_type: "v1.WebhookClientConfig", kind: Kind::Struct(&admissionregistration_v1::WEBHOOK_CLIENT_CONFIG), number: 2, ..FIELD },
     Field { name: "rules", go_name: "Rules", go_type: "[]v1.RuleWithOperations", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::RULE_WITH_OPERATIONS)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
@@ -257,41 +257,41 @@ pub(super) static VALIDATING_WEBHOOK: Type = Type { package: "k8s.io/api/admissi
     Field { name: "timeoutSeconds", go_name: "TimeoutSeconds", go_type: "*int32", kind: Kind::Int32, number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "admissionReviewVersions", go_name: "AdmissionReviewVersions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 8, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "matchConditions", go_name: "MatchConditions", go_type: "[]v1.MatchCondition", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::MATCH_CONDITION)), number: 11, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATING_WEBHOOK_CONFIGURATION: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ValidatingWebhookConfiguration", atomic: false, fields: &[
+pub(super) static VALIDATING_WEBHOOK_CONFIGURATION: Type = Type::new("k8s.io/api/admissionregistration/v1", "ValidatingWebhookConfiguration", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "webhooks", go_name: "Webhooks", go_type: "[]v1.ValidatingWebhook", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::VALIDATING_WEBHOOK)), number: 2, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATING_WEBHOOK_CONFIGURATION_LIST: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "ValidatingWebhookConfigurationList", atomic: false, fields: &[
+pub(super) static VALIDATING_WEBHOOK_CONFIGURATION_LIST: Type = Type::new("k8s.io/api/admissionregistration/v1", "ValidatingWebhookConfigurationList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ValidatingWebhookConfiguration", kind: Kind::List(&Kind::Struct(&admissionregistration_v1::VALIDATING_WEBHOOK_CONFIGURATION)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATION: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "Validation", atomic: false, fields: &[
+pub(super) static VALIDATION: Type = Type::new("k8s.io/api/admissionregistration/v1", "Validation", false, &[
     Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "*v1.StatusReason", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "messageExpression", go_name: "MessageExpression", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VARIABLE: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "Variable", atomic: true, fields: &[
+pub(super) static VARIABLE: Type = Type::new("k8s.io/api/admissionregistration/v1", "Variable", true, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static WEBHOOK_CLIENT_CONFIG: Type = Type { package: "k8s.io/api/admissionregistration/v1", name: "WebhookClientConfig", atomic: false, fields: &[
+pub(super) static WEBHOOK_CLIENT_CONFIG: Type = Type::new("k8s.io/api/admissionregistration/v1", "WebhookClientConfig", false, &[
     Field { name: "url", go_name: "URL", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "service", go_name: "Service", go_type: "*v1.ServiceReference", kind: Kind::Struct(&admissionregistration_v1::SERVICE_REFERENCE), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "caBundle", go_name: "CABundle", go_type: "[]uint8", kind: Kind::Bytes, number: 2, omit_empty: true, ..FIELD },
-] };
+]);

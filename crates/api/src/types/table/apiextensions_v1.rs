@@ -6,7 +6,7 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_COLUMN_DEFINITION: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceColumnDefinition", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_COLUMN_DEFINITION: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceColumnDefinition", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "type", go_name: "Type", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "format", go_name: "Format", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -14,71 +14,71 @@ pub(super) static CUSTOM_RESOURCE_COLUMN_DEFINITION: Type = Type { package: "k8s
     Field { name: "priority", go_name: "Priority", go_type: "int32", kind: Kind::Int32, number: 5, omit_empty: true, ..FIELD },
     Field { name: "jsonPath", go_name: "JSONPath", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
     Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 7, omit_empty: true, added: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_CONVERSION: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceConversion", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_CONVERSION: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceConversion", false, &[
     Field { name: "strategy", go_name: "Strategy", go_type: "v1.ConversionStrategyType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "webhook", go_name: "Webhook", go_type: "*v1.WebhookConversion", kind: Kind::Struct(&apiextensions_v1::WEBHOOK_CONVERSION), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_DEFINITION: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceDefinition", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_DEFINITION: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceDefinition", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.CustomResourceDefinitionSpec", kind: Kind::Struct(&apiextensions_v1::CUSTOM_RESOURCE_DEFINITION_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.CustomResourceDefinitionStatus", kind: Kind::Struct(&apiextensions_v1::CUSTOM_RESOURCE_DEFINITION_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_DEFINITION_CONDITION: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceDefinitionCondition", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_DEFINITION_CONDITION: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceDefinitionCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.CustomResourceDefinitionConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_DEFINITION_LIST: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceDefinitionList", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_DEFINITION_LIST: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceDefinitionList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.CustomResourceDefinition", kind: Kind::List(&Kind::Struct(&apiextensions_v1::CUSTOM_RESOURCE_DEFINITION)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_DEFINITION_NAMES: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceDefinitionNames", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_DEFINITION_NAMES: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceDefinitionNames", false, &[
     Field { name: "plural", go_name: "Plural", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "singular", go_name: "Singular", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "shortNames", go_name: "ShortNames", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 4, ..FIELD },
     Field { name: "listKind", go_name: "ListKind", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "categories", go_name: "Categories", go_type: "[]string", kind: Kind::List(&Kind::String), number: 6, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_DEFINITION_SPEC: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceDefinitionSpec", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_DEFINITION_SPEC: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceDefinitionSpec", false, &[
     Field { name: "group", go_name: "Group", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "names", go_name: "Names", go_type: "v1.CustomResourceDefinitionNames", kind: Kind::Struct(&apiextensions_v1::CUSTOM_RESOURCE_DEFINITION_NAMES), number: 3, ..FIELD },
     Field { name: "scope", go_name: "Scope", go_type: "v1.ResourceScope", kind: Kind::String, number: 4, ..FIELD },
     Field { name: "versions", go_name: "Versions", go_type: "[]v1.CustomResourceDefinitionVersion", kind: Kind::List(&Kind::Struct(&apiextensions_v1::CUSTOM_RESOURCE_DEFINITION_VERSION)), number: 7, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "conversion", go_name: "Conversion", go_type: "*v1.CustomResourceConversion", kind: Kind::Struct(&apiextensions_v1::CUSTOM_RESOURCE_CONVERSION), number: 9, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "preserveUnknownFields", go_name: "PreserveUnknownFields", go_type: "bool", kind: Kind::Bool, number: 10, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_DEFINITION_STATUS: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceDefinitionStatus", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_DEFINITION_STATUS: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceDefinitionStatus", false, &[
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.CustomResourceDefinitionCondition", kind: Kind::List(&Kind::Struct(&apiextensions_v1::CUSTOM_RESOURCE_DEFINITION_CONDITION)), number: 1, list: Some(ListType::Map), keys: &["type"], ..FIELD },
     Field { name: "acceptedNames", go_name: "AcceptedNames", go_type: "v1.CustomResourceDefinitionNames", kind: Kind::Struct(&apiextensions_v1::CUSTOM_RESOURCE_DEFINITION_NAMES), number: 2, ..FIELD },
     Field { name: "storedVersions", go_name: "StoredVersions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_DEFINITION_VERSION: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceDefinitionVersion", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_DEFINITION_VERSION: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceDefinitionVersion", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "served", go_name: "Served", go_type: "bool", kind: Kind::Bool, number: 2, ..FIELD },
     Field { name: "storage", go_name: "Storage", go_type: "bool", kind: Kind::Bool, number: 3, ..FIELD },
@@ -88,34 +88,34 @@ pub(super) static CUSTOM_RESOURCE_DEFINITION_VERSION: Type = Type { package: "k8
     Field { name: "subresources", go_name: "Subresources", go_type: "*v1.CustomResourceSubresources", kind: Kind::Struct(&apiextensions_v1::CUSTOM_RESOURCE_SUBRESOURCES), number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "additionalPrinterColumns", go_name: "AdditionalPrinterColumns", go_type: "[]v1.CustomResourceColumnDefinition", kind: Kind::List(&Kind::Struct(&apiextensions_v1::CUSTOM_RESOURCE_COLUMN_DEFINITION)), number: 6, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "selectableFields", go_name: "SelectableFields", go_type: "[]v1.SelectableField", kind: Kind::List(&Kind::Struct(&apiextensions_v1::SELECTABLE_FIELD)), number: 9, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_SUBRESOURCE_SCALE: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceSubresourceScale", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_SUBRESOURCE_SCALE: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceSubresourceScale", false, &[
     Field { name: "specReplicasPath", go_name: "SpecReplicasPath", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "statusReplicasPath", go_name: "StatusReplicasPath", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "labelSelectorPath", go_name: "LabelSelectorPath", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_SUBRESOURCES: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceSubresources", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_SUBRESOURCES: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceSubresources", false, &[
     Field { name: "status", go_name: "Status", go_type: "*v1.CustomResourceSubresourceStatus", kind: Kind::Struct(&EMPTY), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "scale", go_name: "Scale", go_type: "*v1.CustomResourceSubresourceScale", kind: Kind::Struct(&apiextensions_v1::CUSTOM_RESOURCE_SUBRESOURCE_SCALE), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CUSTOM_RESOURCE_VALIDATION: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "CustomResourceValidation", atomic: false, fields: &[
+pub(super) static CUSTOM_RESOURCE_VALIDATION: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "CustomResourceValidation", false, &[
     Field { name: "openAPIV3Schema", go_name: "OpenAPIV3Schema", go_type: "*v1.JSONSchemaProps", kind: Kind::Struct(&apiextensions_v1::JSON_SCHEMA_PROPS), number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EXTERNAL_DOCUMENTATION: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "ExternalDocumentation", atomic: false, fields: &[
+pub(super) static EXTERNAL_DOCUMENTATION: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "ExternalDocumentation", false, &[
     Field { name: "description", go_name: "Description", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "url", go_name: "URL", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static JSON_SCHEMA_PROPS: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "JSONSchemaProps", atomic: false, fields: &[
+pub(super) static JSON_SCHEMA_PROPS: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "JSONSchemaProps", false, &[
     Field { name: "id", go_name: "ID", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "$schema", go_name: "Schema", go_type: "v1.JSONSchemaURL", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "$ref", go_name: "Ref", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
@@ -160,40 +160,40 @@ pub(super) static JSON_SCHEMA_PROPS: Type = Type { package: "k8s.io/apiextension
     Field { name: "x-kubernetes-list-type", go_name: "XListType", go_type: "*string", kind: Kind::String, number: 42, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "x-kubernetes-map-type", go_name: "XMapType", go_type: "*string", kind: Kind::String, number: 43, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "x-kubernetes-validations", go_name: "XValidations", go_type: "v1.ValidationRules", kind: Kind::List(&Kind::Struct(&apiextensions_v1::VALIDATION_RULE)), number: 44, omit_empty: true, list: Some(ListType::Map), keys: &["rule"], merge_key: Some("rule"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SELECTABLE_FIELD: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "SelectableField", atomic: false, fields: &[
+pub(super) static SELECTABLE_FIELD: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "SelectableField", false, &[
     Field { name: "jsonPath", go_name: "JSONPath", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_REFERENCE: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "ServiceReference", atomic: false, fields: &[
+pub(super) static SERVICE_REFERENCE: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "ServiceReference", false, &[
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "port", go_name: "Port", go_type: "*int32", kind: Kind::Int32, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VALIDATION_RULE: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "ValidationRule", atomic: false, fields: &[
+pub(super) static VALIDATION_RULE: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "ValidationRule", false, &[
     Field { name: "rule", go_name: "Rule", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "messageExpression", go_name: "MessageExpression", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "*v1.FieldValueErrorReason", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "fieldPath", go_name: "FieldPath", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "optionalOldSelf", go_name: "OptionalOldSelf", go_type: "*bool", kind: Kind::Bool, number: 6, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static WEBHOOK_CLIENT_CONFIG: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "WebhookClientConfig", atomic: false, fields: &[
+pub(super) static WEBHOOK_CLIENT_CONFIG: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "WebhookClientConfig", false, &[
     Field { name: "url", go_name: "URL", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "service", go_name: "Service", go_type: "*v1.ServiceReference", kind: Kind::Struct(&apiextensions_v1::SERVICE_REFERENCE), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "caBundle", go_name: "CABundle", go_type: "[]uint8", kind: Kind::Bytes, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static WEBHOOK_CONVERSION: Type = Type { package: "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", name: "WebhookConversion", atomic: false, fields: &[
+pub(super) static WEBHOOK_CONVERSION: Type = Type::new("k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1", "WebhookConversion", false, &[
     Field { name: "clientConfig", go_name: "ClientConfig", go_type: "*v1.WebhookClientConfig", kind: Kind::Struct(&apiextensions_v1::WEBHOOK_CLIENT_CONFIG), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "conversionReviewVersions", go_name: "ConversionReviewVersions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);

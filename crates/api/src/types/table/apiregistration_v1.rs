@@ -6,33 +6,33 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static API_SERVICE: Type = Type { package: "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", name: "APIService", atomic: false, fields: &[
+pub(super) static API_SERVICE: Type = Type::new("k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", "APIService", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.APIServiceSpec", kind: Kind::Struct(&apiregistration_v1::API_SERVICE_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.APIServiceStatus", kind: Kind::Struct(&apiregistration_v1::API_SERVICE_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static API_SERVICE_CONDITION: Type = Type { package: "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", name: "APIServiceCondition", atomic: false, fields: &[
+pub(super) static API_SERVICE_CONDITION: Type = Type::new("k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", "APIServiceCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.APIServiceConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static API_SERVICE_LIST: Type = Type { package: "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", name: "APIServiceList", atomic: false, fields: &[
+pub(super) static API_SERVICE_LIST: Type = Type::new("k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", "APIServiceList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.APIService", kind: Kind::List(&Kind::Struct(&apiregistration_v1::API_SERVICE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static API_SERVICE_SPEC: Type = Type { package: "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", name: "APIServiceSpec", atomic: false, fields: &[
+pub(super) static API_SERVICE_SPEC: Type = Type::new("k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", "APIServiceSpec", false, &[
     Field { name: "service", go_name: "Service", go_type: "*v1.ServiceReference", kind: Kind::Struct(&apiregistration_v1::SERVICE_REFERENCE), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "group", go_name: "Group", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "version", go_name: "Version", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -40,16 +40,16 @@ pub(super) static API_SERVICE_SPEC: Type = Type { package: "k8s.io/kube-aggregat
     Field { name: "caBundle", go_name: "CABundle", go_type: "[]uint8", kind: Kind::Bytes, number: 5, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "groupPriorityMinimum", go_name: "GroupPriorityMinimum", go_type: "int32", kind: Kind::Int32, number: 7, ..FIELD },
     Field { name: "versionPriority", go_name: "VersionPriority", go_type: "int32", kind: Kind::Int32, number: 8, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static API_SERVICE_STATUS: Type = Type { package: "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", name: "APIServiceStatus", atomic: false, fields: &[
+pub(super) static API_SERVICE_STATUS: Type = Type::new("k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", "APIServiceStatus", false, &[
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.APIServiceCondition", kind: Kind::List(&Kind::Struct(&apiregistration_v1::API_SERVICE_CONDITION)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_REFERENCE: Type = Type { package: "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", name: "ServiceReference", atomic: false, fields: &[
+pub(super) static SERVICE_REFERENCE: Type = Type::new("k8s.io/kube-aggregator/pkg/apis/apiregistration/v1", "ServiceReference", false, &[
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "port", go_name: "Port", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);

@@ -6,43 +6,43 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static SERVER_STORAGE_VERSION: Type = Type { package: "k8s.io/api/apiserverinternal/v1alpha1", name: "ServerStorageVersion", atomic: false, fields: &[
+pub(super) static SERVER_STORAGE_VERSION: Type = Type::new("k8s.io/api/apiserverinternal/v1alpha1", "ServerStorageVersion", false, &[
     Field { name: "apiServerID", go_name: "APIServerID", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "encodingVersion", go_name: "EncodingVersion", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "decodableVersions", go_name: "DecodableVersions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Set), ..FIELD },
     Field { name: "servedVersions", go_name: "ServedVersions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 4, omit_empty: true, list: Some(ListType::Set), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_VERSION: Type = Type { package: "k8s.io/api/apiserverinternal/v1alpha1", name: "StorageVersion", atomic: false, fields: &[
+pub(super) static STORAGE_VERSION: Type = Type::new("k8s.io/api/apiserverinternal/v1alpha1", "StorageVersion", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1alpha1.StorageVersionSpec", kind: Kind::Struct(&EMPTY), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1alpha1.StorageVersionStatus", kind: Kind::Struct(&apiserverinternal_v1alpha1::STORAGE_VERSION_STATUS), number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_VERSION_CONDITION: Type = Type { package: "k8s.io/api/apiserverinternal/v1alpha1", name: "StorageVersionCondition", atomic: false, fields: &[
+pub(super) static STORAGE_VERSION_CONDITION: Type = Type::new("k8s.io/api/apiserverinternal/v1alpha1", "StorageVersionCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1alpha1.StorageVersionConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1alpha1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 3, omit_empty: true, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 4, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 5, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_VERSION_LIST: Type = Type { package: "k8s.io/api/apiserverinternal/v1alpha1", name: "StorageVersionList", atomic: false, fields: &[
+pub(super) static STORAGE_VERSION_LIST: Type = Type::new("k8s.io/api/apiserverinternal/v1alpha1", "StorageVersionList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1alpha1.StorageVersion", kind: Kind::List(&Kind::Struct(&apiserverinternal_v1alpha1::STORAGE_VERSION)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_VERSION_STATUS: Type = Type { package: "k8s.io/api/apiserverinternal/v1alpha1", name: "StorageVersionStatus", atomic: false, fields: &[
+pub(super) static STORAGE_VERSION_STATUS: Type = Type::new("k8s.io/api/apiserverinternal/v1alpha1", "StorageVersionStatus", false, &[
     Field { name: "storageVersions", go_name: "StorageVersions", go_type: "[]v1alpha1.ServerStorageVersion", kind: Kind::List(&Kind::Struct(&apiserverinternal_v1alpha1::SERVER_STORAGE_VERSION)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["apiServerID"], ..FIELD },
     Field { name: "commonEncodingVersion", go_name: "CommonEncodingVersion", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1alpha1.StorageVersionCondition", kind: Kind::List(&Kind::Struct(&apiserverinternal_v1alpha1::STORAGE_VERSION_CONDITION)), number: 3, omit_empty: true, list: Some(ListType::Map), keys: &["type"], ..FIELD },
-] };
+]);

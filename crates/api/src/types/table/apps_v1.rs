@@ -6,59 +6,59 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static CONTROLLER_REVISION: Type = Type { package: "k8s.io/api/apps/v1", name: "ControllerRevision", atomic: false, fields: &[
+pub(super) static CONTROLLER_REVISION: Type = Type::new("k8s.io/api/apps/v1", "ControllerRevision", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "data", go_name: "Data", go_type: "runtime.RawExtension", kind: Kind::Any, number: 2, ..FIELD },
     Field { name: "revision", go_name: "Revision", go_type: "int64", kind: Kind::Int64, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTROLLER_REVISION_LIST: Type = Type { package: "k8s.io/api/apps/v1", name: "ControllerRevisionList", atomic: false, fields: &[
+pub(super) static CONTROLLER_REVISION_LIST: Type = Type::new("k8s.io/api/apps/v1", "ControllerRevisionList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ControllerRevision", kind: Kind::List(&Kind::Struct(&apps_v1::CONTROLLER_REVISION)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DAEMON_SET: Type = Type { package: "k8s.io/api/apps/v1", name: "DaemonSet", atomic: false, fields: &[
+pub(super) static DAEMON_SET: Type = Type::new("k8s.io/api/apps/v1", "DaemonSet", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.DaemonSetSpec", kind: Kind::Struct(&apps_v1::DAEMON_SET_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.DaemonSetStatus", kind: Kind::Struct(&apps_v1::DAEMON_SET_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DAEMON_SET_CONDITION: Type = Type { package: "k8s.io/api/apps/v1", name: "DaemonSetCondition", atomic: false, fields: &[
+pub(super) static DAEMON_SET_CONDITION: Type = Type::new("k8s.io/api/apps/v1", "DaemonSetCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.DaemonSetConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DAEMON_SET_LIST: Type = Type { package: "k8s.io/api/apps/v1", name: "DaemonSetList", atomic: false, fields: &[
+pub(super) static DAEMON_SET_LIST: Type = Type::new("k8s.io/api/apps/v1", "DaemonSetList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.DaemonSet", kind: Kind::List(&Kind::Struct(&apps_v1::DAEMON_SET)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DAEMON_SET_SPEC: Type = Type { package: "k8s.io/api/apps/v1", name: "DaemonSetSpec", atomic: false, fields: &[
+pub(super) static DAEMON_SET_SPEC: Type = Type::new("k8s.io/api/apps/v1", "DaemonSetSpec", false, &[
     Field { name: "selector", go_name: "Selector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 1, pointer: true, ..FIELD },
     Field { name: "template", go_name: "Template", go_type: "v1.PodTemplateSpec", kind: Kind::Struct(&core_v1::POD_TEMPLATE_SPEC), number: 2, ..FIELD },
     Field { name: "updateStrategy", go_name: "UpdateStrategy", go_type: "v1.DaemonSetUpdateStrategy", kind: Kind::Struct(&apps_v1::DAEMON_SET_UPDATE_STRATEGY), number: 3, omit_empty: true, ..FIELD },
     Field { name: "minReadySeconds", go_name: "MinReadySeconds", go_type: "int32", kind: Kind::Int32, number: 4, omit_empty: true, ..FIELD },
     Field { name: "revisionHistoryLimit", go_name: "RevisionHistoryLimit", go_type: "*int32", kind: Kind::Int32, number: 6, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DAEMON_SET_STATUS: Type = Type { package: "k8s.io/api/apps/v1", name: "DaemonSetStatus", atomic: false, fields: &[
+pub(super) static DAEMON_SET_STATUS: Type = Type::new("k8s.io/api/apps/v1", "DaemonSetStatus", false, &[
     Field { name: "currentNumberScheduled", go_name: "CurrentNumberScheduled", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "numberMisscheduled", go_name: "NumberMisscheduled", go_type: "int32", kind: Kind::Int32, number: 2, ..FIELD },
     Field { name: "desiredNumberScheduled", go_name: "DesiredNumberScheduled", go_type: "int32", kind: Kind::Int32, number: 3, ..FIELD },
@@ -69,43 +69,43 @@ pub(super) static DAEMON_SET_STATUS: Type = Type { package: "k8s.io/api/apps/v1"
     Field { name: "numberUnavailable", go_name: "NumberUnavailable", go_type: "int32", kind: Kind::Int32, number: 8, omit_empty: true, ..FIELD },
     Field { name: "collisionCount", go_name: "CollisionCount", go_type: "*int32", kind: Kind::Int32, number: 9, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.DaemonSetCondition", kind: Kind::List(&Kind::Struct(&apps_v1::DAEMON_SET_CONDITION)), number: 10, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DAEMON_SET_UPDATE_STRATEGY: Type = Type { package: "k8s.io/api/apps/v1", name: "DaemonSetUpdateStrategy", atomic: false, fields: &[
+pub(super) static DAEMON_SET_UPDATE_STRATEGY: Type = Type::new("k8s.io/api/apps/v1", "DaemonSetUpdateStrategy", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.DaemonSetUpdateStrategyType", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "rollingUpdate", go_name: "RollingUpdate", go_type: "*v1.RollingUpdateDaemonSet", kind: Kind::Struct(&apps_v1::ROLLING_UPDATE_DAEMON_SET), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEPLOYMENT: Type = Type { package: "k8s.io/api/apps/v1", name: "Deployment", atomic: false, fields: &[
+pub(super) static DEPLOYMENT: Type = Type::new("k8s.io/api/apps/v1", "Deployment", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.DeploymentSpec", kind: Kind::Struct(&apps_v1::DEPLOYMENT_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.DeploymentStatus", kind: Kind::Struct(&apps_v1::DEPLOYMENT_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEPLOYMENT_CONDITION: Type = Type { package: "k8s.io/api/apps/v1", name: "DeploymentCondition", atomic: false, fields: &[
+pub(super) static DEPLOYMENT_CONDITION: Type = Type::new("k8s.io/api/apps/v1", "DeploymentCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.DeploymentConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastUpdateTime", go_name: "LastUpdateTime", go_type: "v1.Time", kind: Kind::Time, number: 6, omit_empty: true, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 7, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEPLOYMENT_LIST: Type = Type { package: "k8s.io/api/apps/v1", name: "DeploymentList", atomic: false, fields: &[
+pub(super) static DEPLOYMENT_LIST: Type = Type::new("k8s.io/api/apps/v1", "DeploymentList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Deployment", kind: Kind::List(&Kind::Struct(&apps_v1::DEPLOYMENT)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEPLOYMENT_SPEC: Type = Type { package: "k8s.io/api/apps/v1", name: "DeploymentSpec", atomic: false, fields: &[
+pub(super) static DEPLOYMENT_SPEC: Type = Type::new("k8s.io/api/apps/v1", "DeploymentSpec", false, &[
     Field { name: "replicas", go_name: "Replicas", go_type: "*int32", kind: Kind::Int32, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "selector", go_name: "Selector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 2, pointer: true, ..FIELD },
     Field { name: "template", go_name: "Template", go_type: "v1.PodTemplateSpec", kind: Kind::Struct(&core_v1::POD_TEMPLATE_SPEC), number: 3, ..FIELD },
@@ -114,10 +114,10 @@ pub(super) static DEPLOYMENT_SPEC: Type = Type { package: "k8s.io/api/apps/v1", 
     Field { name: "revisionHistoryLimit", go_name: "RevisionHistoryLimit", go_type: "*int32", kind: Kind::Int32, number: 6, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "paused", go_name: "Paused", go_type: "bool", kind: Kind::Bool, number: 7, omit_empty: true, ..FIELD },
     Field { name: "progressDeadlineSeconds", go_name: "ProgressDeadlineSeconds", go_type: "*int32", kind: Kind::Int32, number: 9, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEPLOYMENT_STATUS: Type = Type { package: "k8s.io/api/apps/v1", name: "DeploymentStatus", atomic: false, fields: &[
+pub(super) static DEPLOYMENT_STATUS: Type = Type::new("k8s.io/api/apps/v1", "DeploymentStatus", false, &[
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 1, omit_empty: true, ..FIELD },
     Field { name: "replicas", go_name: "Replicas", go_type: "int32", kind: Kind::Int32, number: 2, omit_empty: true, ..FIELD },
     Field { name: "updatedReplicas", go_name: "UpdatedReplicas", go_type: "int32", kind: Kind::Int32, number: 3, omit_empty: true, ..FIELD },
@@ -127,50 +127,50 @@ pub(super) static DEPLOYMENT_STATUS: Type = Type { package: "k8s.io/api/apps/v1"
     Field { name: "terminatingReplicas", go_name: "TerminatingReplicas", go_type: "*int32", kind: Kind::Int32, number: 9, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.DeploymentCondition", kind: Kind::List(&Kind::Struct(&apps_v1::DEPLOYMENT_CONDITION)), number: 6, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
     Field { name: "collisionCount", go_name: "CollisionCount", go_type: "*int32", kind: Kind::Int32, number: 8, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEPLOYMENT_STRATEGY: Type = Type { package: "k8s.io/api/apps/v1", name: "DeploymentStrategy", atomic: false, fields: &[
+pub(super) static DEPLOYMENT_STRATEGY: Type = Type::new("k8s.io/api/apps/v1", "DeploymentStrategy", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.DeploymentStrategyType", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "rollingUpdate", go_name: "RollingUpdate", go_type: "*v1.RollingUpdateDeployment", kind: Kind::Struct(&apps_v1::ROLLING_UPDATE_DEPLOYMENT), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static REPLICA_SET: Type = Type { package: "k8s.io/api/apps/v1", name: "ReplicaSet", atomic: false, fields: &[
+pub(super) static REPLICA_SET: Type = Type::new("k8s.io/api/apps/v1", "ReplicaSet", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.ReplicaSetSpec", kind: Kind::Struct(&apps_v1::REPLICA_SET_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ReplicaSetStatus", kind: Kind::Struct(&apps_v1::REPLICA_SET_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static REPLICA_SET_CONDITION: Type = Type { package: "k8s.io/api/apps/v1", name: "ReplicaSetCondition", atomic: false, fields: &[
+pub(super) static REPLICA_SET_CONDITION: Type = Type::new("k8s.io/api/apps/v1", "ReplicaSetCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.ReplicaSetConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static REPLICA_SET_LIST: Type = Type { package: "k8s.io/api/apps/v1", name: "ReplicaSetList", atomic: false, fields: &[
+pub(super) static REPLICA_SET_LIST: Type = Type::new("k8s.io/api/apps/v1", "ReplicaSetList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ReplicaSet", kind: Kind::List(&Kind::Struct(&apps_v1::REPLICA_SET)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static REPLICA_SET_SPEC: Type = Type { package: "k8s.io/api/apps/v1", name: "ReplicaSetSpec", atomic: false, fields: &[
+pub(super) static REPLICA_SET_SPEC: Type = Type::new("k8s.io/api/apps/v1", "ReplicaSetSpec", false, &[
     Field { name: "replicas", go_name: "Replicas", go_type: "*int32", kind: Kind::Int32, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "minReadySeconds", go_name: "MinReadySeconds", go_type: "int32", kind: Kind::Int32, number: 4, omit_empty: true, ..FIELD },
     Field { name: "selector", go_name: "Selector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 2, pointer: true, ..FIELD },
     Field { name: "template", go_name: "Template", go_type: "v1.PodTemplateSpec", kind: Kind::Struct(&core_v1::POD_TEMPLATE_SPEC), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static REPLICA_SET_STATUS: Type = Type { package: "k8s.io/api/apps/v1", name: "ReplicaSetStatus", atomic: false, fields: &[
+pub(super) static REPLICA_SET_STATUS: Type = Type::new("k8s.io/api/apps/v1", "ReplicaSetStatus", false, &[
     Field { name: "replicas", go_name: "Replicas", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "fullyLabeledReplicas", go_name: "FullyLabeledReplicas", go_type: "int32", kind: Kind::Int32, number: 2, omit_empty: true, ..FIELD },
     Field { name: "readyReplicas", go_name: "ReadyReplicas", go_type: "int32", kind: Kind::Int32, number: 4, omit_empty: true, ..FIELD },
@@ -178,65 +178,65 @@ pub(super) static REPLICA_SET_STATUS: Type = Type { package: "k8s.io/api/apps/v1
     Field { name: "terminatingReplicas", go_name: "TerminatingReplicas", go_type: "*int32", kind: Kind::Int32, number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 3, omit_empty: true, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.ReplicaSetCondition", kind: Kind::List(&Kind::Struct(&apps_v1::REPLICA_SET_CONDITION)), number: 6, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ROLLING_UPDATE_DAEMON_SET: Type = Type { package: "k8s.io/api/apps/v1", name: "RollingUpdateDaemonSet", atomic: false, fields: &[
+pub(super) static ROLLING_UPDATE_DAEMON_SET: Type = Type::new("k8s.io/api/apps/v1", "RollingUpdateDaemonSet", false, &[
     Field { name: "maxUnavailable", go_name: "MaxUnavailable", go_type: "*intstr.IntOrString", kind: Kind::IntOrString, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "maxSurge", go_name: "MaxSurge", go_type: "*intstr.IntOrString", kind: Kind::IntOrString, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ROLLING_UPDATE_DEPLOYMENT: Type = Type { package: "k8s.io/api/apps/v1", name: "RollingUpdateDeployment", atomic: false, fields: &[
+pub(super) static ROLLING_UPDATE_DEPLOYMENT: Type = Type::new("k8s.io/api/apps/v1", "RollingUpdateDeployment", false, &[
     Field { name: "maxUnavailable", go_name: "MaxUnavailable", go_type: "*intstr.IntOrString", kind: Kind::IntOrString, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "maxSurge", go_name: "MaxSurge", go_type: "*intstr.IntOrString", kind: Kind::IntOrString, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ROLLING_UPDATE_STATEFUL_SET_STRATEGY: Type = Type { package: "k8s.io/api/apps/v1", name: "RollingUpdateStatefulSetStrategy", atomic: false, fields: &[
+pub(super) static ROLLING_UPDATE_STATEFUL_SET_STRATEGY: Type = Type::new("k8s.io/api/apps/v1", "RollingUpdateStatefulSetStrategy", false, &[
     Field { name: "partition", go_name: "Partition", go_type: "*int32", kind: Kind::Int32, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "maxUnavailable", go_name: "MaxUnavailable", go_type: "*intstr.IntOrString", kind: Kind::IntOrString, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STATEFUL_SET: Type = Type { package: "k8s.io/api/apps/v1", name: "StatefulSet", atomic: false, fields: &[
+pub(super) static STATEFUL_SET: Type = Type::new("k8s.io/api/apps/v1", "StatefulSet", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.StatefulSetSpec", kind: Kind::Struct(&apps_v1::STATEFUL_SET_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.StatefulSetStatus", kind: Kind::Struct(&apps_v1::STATEFUL_SET_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STATEFUL_SET_CONDITION: Type = Type { package: "k8s.io/api/apps/v1", name: "StatefulSetCondition", atomic: false, fields: &[
+pub(super) static STATEFUL_SET_CONDITION: Type = Type::new("k8s.io/api/apps/v1", "StatefulSetCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.StatefulSetConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STATEFUL_SET_LIST: Type = Type { package: "k8s.io/api/apps/v1", name: "StatefulSetList", atomic: false, fields: &[
+pub(super) static STATEFUL_SET_LIST: Type = Type::new("k8s.io/api/apps/v1", "StatefulSetList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.StatefulSet", kind: Kind::List(&Kind::Struct(&apps_v1::STATEFUL_SET)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STATEFUL_SET_ORDINALS: Type = Type { package: "k8s.io/api/apps/v1", name: "StatefulSetOrdinals", atomic: false, fields: &[
+pub(super) static STATEFUL_SET_ORDINALS: Type = Type::new("k8s.io/api/apps/v1", "StatefulSetOrdinals", false, &[
     Field { name: "start", go_name: "Start", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STATEFUL_SET_PERSISTENT_VOLUME_CLAIM_RETENTION_POLICY: Type = Type { package: "k8s.io/api/apps/v1", name: "StatefulSetPersistentVolumeClaimRetentionPolicy", atomic: false, fields: &[
+pub(super) static STATEFUL_SET_PERSISTENT_VOLUME_CLAIM_RETENTION_POLICY: Type = Type::new("k8s.io/api/apps/v1", "StatefulSetPersistentVolumeClaimRetentionPolicy", false, &[
     Field { name: "whenDeleted", go_name: "WhenDeleted", go_type: "v1.PersistentVolumeClaimRetentionPolicyType", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "whenScaled", go_name: "WhenScaled", go_type: "v1.PersistentVolumeClaimRetentionPolicyType", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STATEFUL_SET_SPEC: Type = Type { package: "k8s.io/api/apps/v1", name: "StatefulSetSpec", atomic: false, fields: &[
+pub(super) static STATEFUL_SET_SPEC: Type = Type::new("k8s.io/api/apps/v1", "StatefulSetSpec", false, &[
     Field { name: "replicas", go_name: "Replicas", go_type: "*int32", kind: Kind::Int32, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "selector", go_name: "Selector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 2, pointer: true, ..FIELD },
     Field { name: "template", go_name: "Template", go_type: "v1.PodTemplateSpec", kind: Kind::Struct(&core_v1::POD_TEMPLATE_SPEC), number: 3, ..FIELD },
@@ -248,10 +248,10 @@ pub(super) static STATEFUL_SET_SPEC: Type = Type { package: "k8s.io/api/apps/v1"
     Field { name: "minReadySeconds", go_name: "MinReadySeconds", go_type: "int32", kind: Kind::Int32, number: 9, omit_empty: true, ..FIELD },
     Field { name: "persistentVolumeClaimRetentionPolicy", go_name: "PersistentVolumeClaimRetentionPolicy", go_type: "*v1.StatefulSetPersistentVolumeClaimRetentionPolicy", kind: Kind::Struct(&apps_v1::STATEFUL_SET_PERSISTENT_VOLUME_CLAIM_RETENTION_POLICY), number: 10, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "ordinals", go_name: "Ordinals", go_type: "*v1.StatefulSetOrdinals", kind: Kind::Struct(&apps_v1::STATEFUL_SET_ORDINALS), number: 11, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STATEFUL_SET_STATUS: Type = Type { package: "k8s.io/api/apps/v1", name: "StatefulSetStatus", atomic: false, fields: &[
+pub(super) static STATEFUL_SET_STATUS: Type = Type::new("k8s.io/api/apps/v1", "StatefulSetStatus", false, &[
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 1, omit_empty: true, ..FIELD },
     Field { name: "replicas", go_name: "Replicas", go_type: "int32", kind: Kind::Int32, number: 2, ..FIELD },
     Field { name: "readyReplicas", go_name: "ReadyReplicas", go_type: "int32", kind: Kind::Int32, number: 3, omit_empty: true, ..FIELD },
@@ -262,10 +262,10 @@ pub(super) static STATEFUL_SET_STATUS: Type = Type { package: "k8s.io/api/apps/v
     Field { name: "collisionCount", go_name: "CollisionCount", go_type: "*int32", kind: Kind::Int32, number: 9, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.StatefulSetCondition", kind: Kind::List(&Kind::Struct(&apps_v1::STATEFUL_SET_CONDITION)), number: 10, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
     Field { name: "availableReplicas", go_name: "AvailableReplicas", go_type: "int32", kind: Kind::Int32, number: 11, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STATEFUL_SET_UPDATE_STRATEGY: Type = Type { package: "k8s.io/api/apps/v1", name: "StatefulSetUpdateStrategy", atomic: false, fields: &[
+pub(super) static STATEFUL_SET_UPDATE_STRATEGY: Type = Type::new("k8s.io/api/apps/v1", "StatefulSetUpdateStrategy", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.StatefulSetUpdateStrategyType", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "rollingUpdate", go_name: "RollingUpdate", go_type: "*v1.RollingUpdateStatefulSetStrategy", kind: Kind::Struct(&apps_v1::ROLLING_UPDATE_STATEFUL_SET_STRATEGY), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);

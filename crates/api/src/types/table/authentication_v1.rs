@@ -6,76 +6,76 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static BOUND_OBJECT_REFERENCE: Type = Type { package: "k8s.io/api/authentication/v1", name: "BoundObjectReference", atomic: false, fields: &[
+pub(super) static BOUND_OBJECT_REFERENCE: Type = Type::new("k8s.io/api/authentication/v1", "BoundObjectReference", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "uid", go_name: "UID", go_type: "types.UID", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SELF_SUBJECT_REVIEW: Type = Type { package: "k8s.io/api/authentication/v1", name: "SelfSubjectReview", atomic: false, fields: &[
+pub(super) static SELF_SUBJECT_REVIEW: Type = Type::new("k8s.io/api/authentication/v1", "SelfSubjectReview", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.SelfSubjectReviewStatus", kind: Kind::Struct(&authentication_v1::SELF_SUBJECT_REVIEW_STATUS), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SELF_SUBJECT_REVIEW_STATUS: Type = Type { package: "k8s.io/api/authentication/v1", name: "SelfSubjectReviewStatus", atomic: false, fields: &[
+pub(super) static SELF_SUBJECT_REVIEW_STATUS: Type = Type::new("k8s.io/api/authentication/v1", "SelfSubjectReviewStatus", false, &[
     Field { name: "userInfo", go_name: "UserInfo", go_type: "v1.UserInfo", kind: Kind::Struct(&authentication_v1::USER_INFO), number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TOKEN_REQUEST: Type = Type { package: "k8s.io/api/authentication/v1", name: "TokenRequest", atomic: false, fields: &[
+pub(super) static TOKEN_REQUEST: Type = Type::new("k8s.io/api/authentication/v1", "TokenRequest", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.TokenRequestSpec", kind: Kind::Struct(&authentication_v1::TOKEN_REQUEST_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.TokenRequestStatus", kind: Kind::Struct(&authentication_v1::TOKEN_REQUEST_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TOKEN_REQUEST_SPEC: Type = Type { package: "k8s.io/api/authentication/v1", name: "TokenRequestSpec", atomic: false, fields: &[
+pub(super) static TOKEN_REQUEST_SPEC: Type = Type::new("k8s.io/api/authentication/v1", "TokenRequestSpec", false, &[
     Field { name: "audiences", go_name: "Audiences", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "expirationSeconds", go_name: "ExpirationSeconds", go_type: "*int64", kind: Kind::Int64, number: 4, pointer: true, ..FIELD },
     Field { name: "boundObjectRef", go_name: "BoundObjectRef", go_type: "*v1.BoundObjectReference", kind: Kind::Struct(&authentication_v1::BOUND_OBJECT_REFERENCE), number: 3, pointer: true, ..FIELD },
     Field { name: "attestations", go_name: "Attestations", go_type: "map[string]v1.AttestationValue", kind: Kind::Map(&Kind::List(&Kind::String)), number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TOKEN_REQUEST_STATUS: Type = Type { package: "k8s.io/api/authentication/v1", name: "TokenRequestStatus", atomic: false, fields: &[
+pub(super) static TOKEN_REQUEST_STATUS: Type = Type::new("k8s.io/api/authentication/v1", "TokenRequestStatus", false, &[
     Field { name: "token", go_name: "Token", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "expirationTimestamp", go_name: "ExpirationTimestamp", go_type: "v1.Time", kind: Kind::Time, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TOKEN_REVIEW: Type = Type { package: "k8s.io/api/authentication/v1", name: "TokenReview", atomic: false, fields: &[
+pub(super) static TOKEN_REVIEW: Type = Type::new("k8s.io/api/authentication/v1", "TokenReview", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.TokenReviewSpec", kind: Kind::Struct(&authentication_v1::TOKEN_REVIEW_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.TokenReviewStatus", kind: Kind::Struct(&authentication_v1::TOKEN_REVIEW_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TOKEN_REVIEW_SPEC: Type = Type { package: "k8s.io/api/authentication/v1", name: "TokenReviewSpec", atomic: false, fields: &[
+pub(super) static TOKEN_REVIEW_SPEC: Type = Type::new("k8s.io/api/authentication/v1", "TokenReviewSpec", false, &[
     Field { name: "token", go_name: "Token", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "audiences", go_name: "Audiences", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TOKEN_REVIEW_STATUS: Type = Type { package: "k8s.io/api/authentication/v1", name: "TokenReviewStatus", atomic: false, fields: &[
+pub(super) static TOKEN_REVIEW_STATUS: Type = Type::new("k8s.io/api/authentication/v1", "TokenReviewStatus", false, &[
     Field { name: "authenticated", go_name: "Authenticated", go_type: "bool", kind: Kind::Bool, number: 1, omit_empty: true, ..FIELD },
     Field { name: "user", go_name: "User", go_type: "v1.UserInfo", kind: Kind::Struct(&authentication_v1::USER_INFO), number: 2, omit_empty: true, ..FIELD },
     Field { name: "audiences", go_name: "Audiences", go_type: "[]string", kind: Kind::List(&Kind::String), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "error", go_name: "Error", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static USER_INFO: Type = Type { package: "k8s.io/api/authentication/v1", name: "UserInfo", atomic: false, fields: &[
+pub(super) static USER_INFO: Type = Type::new("k8s.io/api/authentication/v1", "UserInfo", false, &[
     Field { name: "username", go_name: "Username", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "uid", go_name: "UID", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "groups", go_name: "Groups", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "extra", go_name: "Extra", go_type: "map[string]v1.ExtraValue", kind: Kind::Map(&Kind::List(&Kind::String)), number: 4, omit_empty: true, ..FIELD },
-] };
+]);

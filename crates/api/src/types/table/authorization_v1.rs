@@ -6,40 +6,40 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static FIELD_SELECTOR_ATTRIBUTES: Type = Type { package: "k8s.io/api/authorization/v1", name: "FieldSelectorAttributes", atomic: false, fields: &[
+pub(super) static FIELD_SELECTOR_ATTRIBUTES: Type = Type::new("k8s.io/api/authorization/v1", "FieldSelectorAttributes", false, &[
     Field { name: "rawSelector", go_name: "RawSelector", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "requirements", go_name: "Requirements", go_type: "[]v1.FieldSelectorRequirement", kind: Kind::List(&Kind::Struct(&meta_v1::FIELD_SELECTOR_REQUIREMENT)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LABEL_SELECTOR_ATTRIBUTES: Type = Type { package: "k8s.io/api/authorization/v1", name: "LabelSelectorAttributes", atomic: false, fields: &[
+pub(super) static LABEL_SELECTOR_ATTRIBUTES: Type = Type::new("k8s.io/api/authorization/v1", "LabelSelectorAttributes", false, &[
     Field { name: "rawSelector", go_name: "RawSelector", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "requirements", go_name: "Requirements", go_type: "[]v1.LabelSelectorRequirement", kind: Kind::List(&Kind::Struct(&meta_v1::LABEL_SELECTOR_REQUIREMENT)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LOCAL_SUBJECT_ACCESS_REVIEW: Type = Type { package: "k8s.io/api/authorization/v1", name: "LocalSubjectAccessReview", atomic: false, fields: &[
+pub(super) static LOCAL_SUBJECT_ACCESS_REVIEW: Type = Type::new("k8s.io/api/authorization/v1", "LocalSubjectAccessReview", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.SubjectAccessReviewSpec", kind: Kind::Struct(&authorization_v1::SUBJECT_ACCESS_REVIEW_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.SubjectAccessReviewStatus", kind: Kind::Struct(&authorization_v1::SUBJECT_ACCESS_REVIEW_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NON_RESOURCE_ATTRIBUTES: Type = Type { package: "k8s.io/api/authorization/v1", name: "NonResourceAttributes", atomic: false, fields: &[
+pub(super) static NON_RESOURCE_ATTRIBUTES: Type = Type::new("k8s.io/api/authorization/v1", "NonResourceAttributes", false, &[
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "verb", go_name: "Verb", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NON_RESOURCE_RULE: Type = Type { package: "k8s.io/api/authorization/v1", name: "NonResourceRule", atomic: false, fields: &[
+pub(super) static NON_RESOURCE_RULE: Type = Type::new("k8s.io/api/authorization/v1", "NonResourceRule", false, &[
     Field { name: "verbs", go_name: "Verbs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "nonResourceURLs", go_name: "NonResourceURLs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_ATTRIBUTES: Type = Type { package: "k8s.io/api/authorization/v1", name: "ResourceAttributes", atomic: false, fields: &[
+pub(super) static RESOURCE_ATTRIBUTES: Type = Type::new("k8s.io/api/authorization/v1", "ResourceAttributes", false, &[
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "verb", go_name: "Verb", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "group", go_name: "Group", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -49,76 +49,76 @@ pub(super) static RESOURCE_ATTRIBUTES: Type = Type { package: "k8s.io/api/author
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 7, omit_empty: true, ..FIELD },
     Field { name: "fieldSelector", go_name: "FieldSelector", go_type: "*v1.FieldSelectorAttributes", kind: Kind::Struct(&authorization_v1::FIELD_SELECTOR_ATTRIBUTES), number: 8, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "labelSelector", go_name: "LabelSelector", go_type: "*v1.LabelSelectorAttributes", kind: Kind::Struct(&authorization_v1::LABEL_SELECTOR_ATTRIBUTES), number: 9, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_RULE: Type = Type { package: "k8s.io/api/authorization/v1", name: "ResourceRule", atomic: false, fields: &[
+pub(super) static RESOURCE_RULE: Type = Type::new("k8s.io/api/authorization/v1", "ResourceRule", false, &[
     Field { name: "verbs", go_name: "Verbs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "apiGroups", go_name: "APIGroups", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "resources", go_name: "Resources", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "resourceNames", go_name: "ResourceNames", go_type: "[]string", kind: Kind::List(&Kind::String), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SELF_SUBJECT_ACCESS_REVIEW: Type = Type { package: "k8s.io/api/authorization/v1", name: "SelfSubjectAccessReview", atomic: false, fields: &[
+pub(super) static SELF_SUBJECT_ACCESS_REVIEW: Type = Type::new("k8s.io/api/authorization/v1", "SelfSubjectAccessReview", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.SelfSubjectAccessReviewSpec", kind: Kind::Struct(&authorization_v1::SELF_SUBJECT_ACCESS_REVIEW_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.SubjectAccessReviewStatus", kind: Kind::Struct(&authorization_v1::SUBJECT_ACCESS_REVIEW_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SELF_SUBJECT_ACCESS_REVIEW_SPEC: Type = Type { package: "k8s.io/api/authorization/v1", name: "SelfSubjectAccessReviewSpec", atomic: false, fields: &[
+pub(super) static SELF_SUBJECT_ACCESS_REVIEW_SPEC: Type = Type::new("k8s.io/api/authorization/v1", "SelfSubjectAccessReviewSpec", false, &[
     Field { name: "resourceAttributes", go_name: "ResourceAttributes", go_type: "*v1.ResourceAttributes", kind: Kind::Struct(&authorization_v1::RESOURCE_ATTRIBUTES), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "nonResourceAttributes", go_name: "NonResourceAttributes", go_type: "*v1.NonResourceAttributes", kind: Kind::Struct(&authorization_v1::NON_RESOURCE_ATTRIBUTES), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SELF_SUBJECT_RULES_REVIEW: Type = Type { package: "k8s.io/api/authorization/v1", name: "SelfSubjectRulesReview", atomic: false, fields: &[
+pub(super) static SELF_SUBJECT_RULES_REVIEW: Type = Type::new("k8s.io/api/authorization/v1", "SelfSubjectRulesReview", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.SelfSubjectRulesReviewSpec", kind: Kind::Struct(&authorization_v1::SELF_SUBJECT_RULES_REVIEW_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.SubjectRulesReviewStatus", kind: Kind::Struct(&authorization_v1::SUBJECT_RULES_REVIEW_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SELF_SUBJECT_RULES_REVIEW_SPEC: Type = Type { package: "k8s.io/api/authorization/v1", name: "SelfSubjectRulesReviewSpec", atomic: false, fields: &[
+pub(super) static SELF_SUBJECT_RULES_REVIEW_SPEC: Type = Type::new("k8s.io/api/authorization/v1", "SelfSubjectRulesReviewSpec", false, &[
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SUBJECT_ACCESS_REVIEW: Type = Type { package: "k8s.io/api/authorization/v1", name: "SubjectAccessReview", atomic: false, fields: &[
+pub(super) static SUBJECT_ACCESS_REVIEW: Type = Type::new("k8s.io/api/authorization/v1", "SubjectAccessReview", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.SubjectAccessReviewSpec", kind: Kind::Struct(&authorization_v1::SUBJECT_ACCESS_REVIEW_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.SubjectAccessReviewStatus", kind: Kind::Struct(&authorization_v1::SUBJECT_ACCESS_REVIEW_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SUBJECT_ACCESS_REVIEW_SPEC: Type = Type { package: "k8s.io/api/authorization/v1", name: "SubjectAccessReviewSpec", atomic: false, fields: &[
+pub(super) static SUBJECT_ACCESS_REVIEW_SPEC: Type = Type::new("k8s.io/api/authorization/v1", "SubjectAccessReviewSpec", false, &[
     Field { name: "resourceAttributes", go_name: "ResourceAttributes", go_type: "*v1.ResourceAttributes", kind: Kind::Struct(&authorization_v1::RESOURCE_ATTRIBUTES), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "nonResourceAttributes", go_name: "NonResourceAttributes", go_type: "*v1.NonResourceAttributes", kind: Kind::Struct(&authorization_v1::NON_RESOURCE_ATTRIBUTES), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "user", go_name: "User", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "groups", go_name: "Groups", go_type: "[]string", kind: Kind::List(&Kind::String), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "extra", go_name: "Extra", go_type: "map[string]v1.ExtraValue", kind: Kind::Map(&Kind::List(&Kind::String)), number: 5, omit_empty: true, ..FIELD },
     Field { name: "uid", go_name: "UID", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SUBJECT_ACCESS_REVIEW_STATUS: Type = Type { package: "k8s.io/api/authorization/v1", name: "SubjectAccessReviewStatus", atomic: false, fields: &[
+pub(super) static SUBJECT_ACCESS_REVIEW_STATUS: Type = Type::new("k8s.io/api/authorization/v1", "SubjectAccessReviewStatus", false, &[
     Field { name: "allowed", go_name: "Allowed", go_type: "bool", kind: Kind::Bool, number: 1, ..FIELD },
     Field { name: "denied", go_name: "Denied", go_type: "bool", kind: Kind::Bool, number: 4, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "evaluationError", go_name: "EvaluationError", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SUBJECT_RULES_REVIEW_STATUS: Type = Type { package: "k8s.io/api/authorization/v1", name: "SubjectRulesReviewStatus", atomic: false, fields: &[
+pub(super) static SUBJECT_RULES_REVIEW_STATUS: Type = Type::new("k8s.io/api/authorization/v1", "SubjectRulesReviewStatus", false, &[
     Field { name: "resourceRules", go_name: "ResourceRules", go_type: "[]v1.ResourceRule", kind: Kind::List(&Kind::Struct(&authorization_v1::RESOURCE_RULE)), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "nonResourceRules", go_name: "NonResourceRules", go_type: "[]v1.NonResourceRule", kind: Kind::List(&Kind::Struct(&authorization_v1::NON_RESOURCE_RULE)), number: 2, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "incomplete", go_name: "Incomplete", go_type: "bool", kind: Kind::Bool, number: 3, ..FIELD },
     Field { name: "evaluationError", go_name: "EvaluationError", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
-] };
+]);

@@ -6,62 +6,62 @@ use super::super::{FIELD, Field, Kind, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static CROSS_VERSION_OBJECT_REFERENCE: Type = Type { package: "k8s.io/api/autoscaling/v1", name: "CrossVersionObjectReference", atomic: true, fields: &[
+pub(super) static CROSS_VERSION_OBJECT_REFERENCE: Type = Type::new("k8s.io/api/autoscaling/v1", "CrossVersionObjectReference", true, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HORIZONTAL_POD_AUTOSCALER: Type = Type { package: "k8s.io/api/autoscaling/v1", name: "HorizontalPodAutoscaler", atomic: false, fields: &[
+pub(super) static HORIZONTAL_POD_AUTOSCALER: Type = Type::new("k8s.io/api/autoscaling/v1", "HorizontalPodAutoscaler", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.HorizontalPodAutoscalerSpec", kind: Kind::Struct(&autoscaling_v1::HORIZONTAL_POD_AUTOSCALER_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.HorizontalPodAutoscalerStatus", kind: Kind::Struct(&autoscaling_v1::HORIZONTAL_POD_AUTOSCALER_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HORIZONTAL_POD_AUTOSCALER_LIST: Type = Type { package: "k8s.io/api/autoscaling/v1", name: "HorizontalPodAutoscalerList", atomic: false, fields: &[
+pub(super) static HORIZONTAL_POD_AUTOSCALER_LIST: Type = Type::new("k8s.io/api/autoscaling/v1", "HorizontalPodAutoscalerList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.HorizontalPodAutoscaler", kind: Kind::List(&Kind::Struct(&autoscaling_v1::HORIZONTAL_POD_AUTOSCALER)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HORIZONTAL_POD_AUTOSCALER_SPEC: Type = Type { package: "k8s.io/api/autoscaling/v1", name: "HorizontalPodAutoscalerSpec", atomic: false, fields: &[
+pub(super) static HORIZONTAL_POD_AUTOSCALER_SPEC: Type = Type::new("k8s.io/api/autoscaling/v1", "HorizontalPodAutoscalerSpec", false, &[
     Field { name: "scaleTargetRef", go_name: "ScaleTargetRef", go_type: "v1.CrossVersionObjectReference", kind: Kind::Struct(&autoscaling_v1::CROSS_VERSION_OBJECT_REFERENCE), number: 1, ..FIELD },
     Field { name: "minReplicas", go_name: "MinReplicas", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "maxReplicas", go_name: "MaxReplicas", go_type: "int32", kind: Kind::Int32, number: 3, ..FIELD },
     Field { name: "targetCPUUtilizationPercentage", go_name: "TargetCPUUtilizationPercentage", go_type: "*int32", kind: Kind::Int32, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HORIZONTAL_POD_AUTOSCALER_STATUS: Type = Type { package: "k8s.io/api/autoscaling/v1", name: "HorizontalPodAutoscalerStatus", atomic: false, fields: &[
+pub(super) static HORIZONTAL_POD_AUTOSCALER_STATUS: Type = Type::new("k8s.io/api/autoscaling/v1", "HorizontalPodAutoscalerStatus", false, &[
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "*int64", kind: Kind::Int64, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "lastScaleTime", go_name: "LastScaleTime", go_type: "*v1.Time", kind: Kind::Time, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "currentReplicas", go_name: "CurrentReplicas", go_type: "int32", kind: Kind::Int32, number: 3, ..FIELD },
     Field { name: "desiredReplicas", go_name: "DesiredReplicas", go_type: "int32", kind: Kind::Int32, number: 4, ..FIELD },
     Field { name: "currentCPUUtilizationPercentage", go_name: "CurrentCPUUtilizationPercentage", go_type: "*int32", kind: Kind::Int32, number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SCALE: Type = Type { package: "k8s.io/api/autoscaling/v1", name: "Scale", atomic: false, fields: &[
+pub(super) static SCALE: Type = Type::new("k8s.io/api/autoscaling/v1", "Scale", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.ScaleSpec", kind: Kind::Struct(&autoscaling_v1::SCALE_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ScaleStatus", kind: Kind::Struct(&autoscaling_v1::SCALE_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SCALE_SPEC: Type = Type { package: "k8s.io/api/autoscaling/v1", name: "ScaleSpec", atomic: false, fields: &[
+pub(super) static SCALE_SPEC: Type = Type::new("k8s.io/api/autoscaling/v1", "ScaleSpec", false, &[
     Field { name: "replicas", go_name: "Replicas", go_type: "int32", kind: Kind::Int32, number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SCALE_STATUS: Type = Type { package: "k8s.io/api/autoscaling/v1", name: "ScaleStatus", atomic: false, fields: &[
+pub(super) static SCALE_STATUS: Type = Type::new("k8s.io/api/autoscaling/v1", "ScaleStatus", false, &[
     Field { name: "replicas", go_name: "Replicas", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "selector", go_name: "Selector", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);

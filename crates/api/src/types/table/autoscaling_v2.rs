@@ -6,180 +6,180 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_RESOURCE_METRIC_SOURCE: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "ContainerResourceMetricSource", atomic: false, fields: &[
+pub(super) static CONTAINER_RESOURCE_METRIC_SOURCE: Type = Type::new("k8s.io/api/autoscaling/v2", "ContainerResourceMetricSource", false, &[
     Field { name: "name", go_name: "Name", go_type: "v1.ResourceName", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "target", go_name: "Target", go_type: "v2.MetricTarget", kind: Kind::Struct(&autoscaling_v2::METRIC_TARGET), number: 2, ..FIELD },
     Field { name: "container", go_name: "Container", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_RESOURCE_METRIC_STATUS: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "ContainerResourceMetricStatus", atomic: false, fields: &[
+pub(super) static CONTAINER_RESOURCE_METRIC_STATUS: Type = Type::new("k8s.io/api/autoscaling/v2", "ContainerResourceMetricStatus", false, &[
     Field { name: "name", go_name: "Name", go_type: "v1.ResourceName", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "current", go_name: "Current", go_type: "v2.MetricValueStatus", kind: Kind::Struct(&autoscaling_v2::METRIC_VALUE_STATUS), number: 2, ..FIELD },
     Field { name: "container", go_name: "Container", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CROSS_VERSION_OBJECT_REFERENCE: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "CrossVersionObjectReference", atomic: false, fields: &[
+pub(super) static CROSS_VERSION_OBJECT_REFERENCE: Type = Type::new("k8s.io/api/autoscaling/v2", "CrossVersionObjectReference", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EXTERNAL_METRIC_SOURCE: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "ExternalMetricSource", atomic: false, fields: &[
+pub(super) static EXTERNAL_METRIC_SOURCE: Type = Type::new("k8s.io/api/autoscaling/v2", "ExternalMetricSource", false, &[
     Field { name: "metric", go_name: "Metric", go_type: "v2.MetricIdentifier", kind: Kind::Struct(&autoscaling_v2::METRIC_IDENTIFIER), number: 1, ..FIELD },
     Field { name: "target", go_name: "Target", go_type: "v2.MetricTarget", kind: Kind::Struct(&autoscaling_v2::METRIC_TARGET), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EXTERNAL_METRIC_STATUS: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "ExternalMetricStatus", atomic: false, fields: &[
+pub(super) static EXTERNAL_METRIC_STATUS: Type = Type::new("k8s.io/api/autoscaling/v2", "ExternalMetricStatus", false, &[
     Field { name: "metric", go_name: "Metric", go_type: "v2.MetricIdentifier", kind: Kind::Struct(&autoscaling_v2::METRIC_IDENTIFIER), number: 1, ..FIELD },
     Field { name: "current", go_name: "Current", go_type: "v2.MetricValueStatus", kind: Kind::Struct(&autoscaling_v2::METRIC_VALUE_STATUS), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HPA_SCALING_POLICY: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "HPAScalingPolicy", atomic: false, fields: &[
+pub(super) static HPA_SCALING_POLICY: Type = Type::new("k8s.io/api/autoscaling/v2", "HPAScalingPolicy", false, &[
     Field { name: "type", go_name: "Type", go_type: "v2.HPAScalingPolicyType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "value", go_name: "Value", go_type: "int32", kind: Kind::Int32, number: 2, ..FIELD },
     Field { name: "periodSeconds", go_name: "PeriodSeconds", go_type: "int32", kind: Kind::Int32, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HPA_SCALING_RULES: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "HPAScalingRules", atomic: false, fields: &[
+pub(super) static HPA_SCALING_RULES: Type = Type::new("k8s.io/api/autoscaling/v2", "HPAScalingRules", false, &[
     Field { name: "stabilizationWindowSeconds", go_name: "StabilizationWindowSeconds", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "selectPolicy", go_name: "SelectPolicy", go_type: "*v2.ScalingPolicySelect", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "policies", go_name: "Policies", go_type: "[]v2.HPAScalingPolicy", kind: Kind::List(&Kind::Struct(&autoscaling_v2::HPA_SCALING_POLICY)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "tolerance", go_name: "Tolerance", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HORIZONTAL_POD_AUTOSCALER: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "HorizontalPodAutoscaler", atomic: false, fields: &[
+pub(super) static HORIZONTAL_POD_AUTOSCALER: Type = Type::new("k8s.io/api/autoscaling/v2", "HorizontalPodAutoscaler", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v2.HorizontalPodAutoscalerSpec", kind: Kind::Struct(&autoscaling_v2::HORIZONTAL_POD_AUTOSCALER_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v2.HorizontalPodAutoscalerStatus", kind: Kind::Struct(&autoscaling_v2::HORIZONTAL_POD_AUTOSCALER_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HORIZONTAL_POD_AUTOSCALER_BEHAVIOR: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "HorizontalPodAutoscalerBehavior", atomic: false, fields: &[
+pub(super) static HORIZONTAL_POD_AUTOSCALER_BEHAVIOR: Type = Type::new("k8s.io/api/autoscaling/v2", "HorizontalPodAutoscalerBehavior", false, &[
     Field { name: "scaleUp", go_name: "ScaleUp", go_type: "*v2.HPAScalingRules", kind: Kind::Struct(&autoscaling_v2::HPA_SCALING_RULES), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "scaleDown", go_name: "ScaleDown", go_type: "*v2.HPAScalingRules", kind: Kind::Struct(&autoscaling_v2::HPA_SCALING_RULES), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HORIZONTAL_POD_AUTOSCALER_CONDITION: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "HorizontalPodAutoscalerCondition", atomic: false, fields: &[
+pub(super) static HORIZONTAL_POD_AUTOSCALER_CONDITION: Type = Type::new("k8s.io/api/autoscaling/v2", "HorizontalPodAutoscalerCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v2.HorizontalPodAutoscalerConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "*int64", kind: Kind::Int64, number: 6, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HORIZONTAL_POD_AUTOSCALER_LIST: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "HorizontalPodAutoscalerList", atomic: false, fields: &[
+pub(super) static HORIZONTAL_POD_AUTOSCALER_LIST: Type = Type::new("k8s.io/api/autoscaling/v2", "HorizontalPodAutoscalerList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v2.HorizontalPodAutoscaler", kind: Kind::List(&Kind::Struct(&autoscaling_v2::HORIZONTAL_POD_AUTOSCALER)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HORIZONTAL_POD_AUTOSCALER_SPEC: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "HorizontalPodAutoscalerSpec", atomic: false, fields: &[
+pub(super) static HORIZONTAL_POD_AUTOSCALER_SPEC: Type = Type::new("k8s.io/api/autoscaling/v2", "HorizontalPodAutoscalerSpec", false, &[
     Field { name: "scaleTargetRef", go_name: "ScaleTargetRef", go_type: "v2.CrossVersionObjectReference", kind: Kind::Struct(&autoscaling_v2::CROSS_VERSION_OBJECT_REFERENCE), number: 1, ..FIELD },
     Field { name: "minReplicas", go_name: "MinReplicas", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "maxReplicas", go_name: "MaxReplicas", go_type: "int32", kind: Kind::Int32, number: 3, ..FIELD },
     Field { name: "metrics", go_name: "Metrics", go_type: "[]v2.MetricSpec", kind: Kind::List(&Kind::Struct(&autoscaling_v2::METRIC_SPEC)), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "behavior", go_name: "Behavior", go_type: "*v2.HorizontalPodAutoscalerBehavior", kind: Kind::Struct(&autoscaling_v2::HORIZONTAL_POD_AUTOSCALER_BEHAVIOR), number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HORIZONTAL_POD_AUTOSCALER_STATUS: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "HorizontalPodAutoscalerStatus", atomic: false, fields: &[
+pub(super) static HORIZONTAL_POD_AUTOSCALER_STATUS: Type = Type::new("k8s.io/api/autoscaling/v2", "HorizontalPodAutoscalerStatus", false, &[
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "*int64", kind: Kind::Int64, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "lastScaleTime", go_name: "LastScaleTime", go_type: "*v1.Time", kind: Kind::Time, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "currentReplicas", go_name: "CurrentReplicas", go_type: "int32", kind: Kind::Int32, number: 3, omit_empty: true, ..FIELD },
     Field { name: "desiredReplicas", go_name: "DesiredReplicas", go_type: "int32", kind: Kind::Int32, number: 4, ..FIELD },
     Field { name: "currentMetrics", go_name: "CurrentMetrics", go_type: "[]v2.MetricStatus", kind: Kind::List(&Kind::Struct(&autoscaling_v2::METRIC_STATUS)), number: 5, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v2.HorizontalPodAutoscalerCondition", kind: Kind::List(&Kind::Struct(&autoscaling_v2::HORIZONTAL_POD_AUTOSCALER_CONDITION)), number: 6, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static METRIC_IDENTIFIER: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "MetricIdentifier", atomic: false, fields: &[
+pub(super) static METRIC_IDENTIFIER: Type = Type::new("k8s.io/api/autoscaling/v2", "MetricIdentifier", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "selector", go_name: "Selector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static METRIC_SPEC: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "MetricSpec", atomic: false, fields: &[
+pub(super) static METRIC_SPEC: Type = Type::new("k8s.io/api/autoscaling/v2", "MetricSpec", false, &[
     Field { name: "type", go_name: "Type", go_type: "v2.MetricSourceType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "object", go_name: "Object", go_type: "*v2.ObjectMetricSource", kind: Kind::Struct(&autoscaling_v2::OBJECT_METRIC_SOURCE), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "pods", go_name: "Pods", go_type: "*v2.PodsMetricSource", kind: Kind::Struct(&autoscaling_v2::PODS_METRIC_SOURCE), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "resource", go_name: "Resource", go_type: "*v2.ResourceMetricSource", kind: Kind::Struct(&autoscaling_v2::RESOURCE_METRIC_SOURCE), number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "containerResource", go_name: "ContainerResource", go_type: "*v2.ContainerResourceMetricSource", kind: Kind::Struct(&autoscaling_v2::CONTAINER_RESOURCE_METRIC_SOURCE), number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "external", go_name: "External", go_type: "*v2.ExternalMetricSource", kind: Kind::Struct(&autoscaling_v2::EXTERNAL_METRIC_SOURCE), number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static METRIC_STATUS: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "MetricStatus", atomic: false, fields: &[
+pub(super) static METRIC_STATUS: Type = Type::new("k8s.io/api/autoscaling/v2", "MetricStatus", false, &[
     Field { name: "type", go_name: "Type", go_type: "v2.MetricSourceType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "object", go_name: "Object", go_type: "*v2.ObjectMetricStatus", kind: Kind::Struct(&autoscaling_v2::OBJECT_METRIC_STATUS), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "pods", go_name: "Pods", go_type: "*v2.PodsMetricStatus", kind: Kind::Struct(&autoscaling_v2::PODS_METRIC_STATUS), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "resource", go_name: "Resource", go_type: "*v2.ResourceMetricStatus", kind: Kind::Struct(&autoscaling_v2::RESOURCE_METRIC_STATUS), number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "containerResource", go_name: "ContainerResource", go_type: "*v2.ContainerResourceMetricStatus", kind: Kind::Struct(&autoscaling_v2::CONTAINER_RESOURCE_METRIC_STATUS), number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "external", go_name: "External", go_type: "*v2.ExternalMetricStatus", kind: Kind::Struct(&autoscaling_v2::EXTERNAL_METRIC_STATUS), number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static METRIC_TARGET: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "MetricTarget", atomic: false, fields: &[
+pub(super) static METRIC_TARGET: Type = Type::new("k8s.io/api/autoscaling/v2", "MetricTarget", false, &[
     Field { name: "type", go_name: "Type", go_type: "v2.MetricTargetType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "value", go_name: "Value", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "averageValue", go_name: "AverageValue", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "averageUtilization", go_name: "AverageUtilization", go_type: "*int32", kind: Kind::Int32, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static METRIC_VALUE_STATUS: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "MetricValueStatus", atomic: false, fields: &[
+pub(super) static METRIC_VALUE_STATUS: Type = Type::new("k8s.io/api/autoscaling/v2", "MetricValueStatus", false, &[
     Field { name: "value", go_name: "Value", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "averageValue", go_name: "AverageValue", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "averageUtilization", go_name: "AverageUtilization", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static OBJECT_METRIC_SOURCE: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "ObjectMetricSource", atomic: false, fields: &[
+pub(super) static OBJECT_METRIC_SOURCE: Type = Type::new("k8s.io/api/autoscaling/v2", "ObjectMetricSource", false, &[
     Field { name: "describedObject", go_name: "DescribedObject", go_type: "v2.CrossVersionObjectReference", kind: Kind::Struct(&autoscaling_v2::CROSS_VERSION_OBJECT_REFERENCE), number: 1, ..FIELD },
     Field { name: "target", go_name: "Target", go_type: "v2.MetricTarget", kind: Kind::Struct(&autoscaling_v2::METRIC_TARGET), number: 2, ..FIELD },
     Field { name: "metric", go_name: "Metric", go_type: "v2.MetricIdentifier", kind: Kind::Struct(&autoscaling_v2::METRIC_IDENTIFIER), number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static OBJECT_METRIC_STATUS: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "ObjectMetricStatus", atomic: false, fields: &[
+pub(super) static OBJECT_METRIC_STATUS: Type = Type::new("k8s.io/api/autoscaling/v2", "ObjectMetricStatus", false, &[
     Field { name: "metric", go_name: "Metric", go_type: "v2.MetricIdentifier", kind: Kind::Struct(&autoscaling_v2::METRIC_IDENTIFIER), number: 1, ..FIELD },
     Field { name: "current", go_name: "Current", go_type: "v2.MetricValueStatus", kind: Kind::Struct(&autoscaling_v2::METRIC_VALUE_STATUS), number: 2, ..FIELD },
     Field { name: "describedObject", go_name: "DescribedObject", go_type: "v2.CrossVersionObjectReference", kind: Kind::Struct(&autoscaling_v2::CROSS_VERSION_OBJECT_REFERENCE), number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PODS_METRIC_SOURCE: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "PodsMetricSource", atomic: false, fields: &[
+pub(super) static PODS_METRIC_SOURCE: Type = Type::new("k8s.io/api/autoscaling/v2", "PodsMetricSource", false, &[
     Field { name: "metric", go_name: "Metric", go_type: "v2.MetricIdentifier", kind: Kind::Struct(&autoscaling_v2::METRIC_IDENTIFIER), number: 1, ..FIELD },
     Field { name: "target", go_name: "Target", go_type: "v2.MetricTarget", kind: Kind::Struct(&autoscaling_v2::METRIC_TARGET), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PODS_METRIC_STATUS: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "PodsMetricStatus", atomic: false, fields: &[
+pub(super) static PODS_METRIC_STATUS: Type = Type::new("k8s.io/api/autoscaling/v2", "PodsMetricStatus", false, &[
     Field { name: "metric", go_name: "Metric", go_type: "v2.MetricIdentifier", kind: Kind::Struct(&autoscaling_v2::METRIC_IDENTIFIER), number: 1, ..FIELD },
     Field { name: "current", go_name: "Current", go_type: "v2.MetricValueStatus", kind: Kind::Struct(&autoscaling_v2::METRIC_VALUE_STATUS), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_METRIC_SOURCE: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "ResourceMetricSource", atomic: false, fields: &[
+pub(super) static RESOURCE_METRIC_SOURCE: Type = Type::new("k8s.io/api/autoscaling/v2", "ResourceMetricSource", false, &[
     Field { name: "name", go_name: "Name", go_type: "v1.ResourceName", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "target", go_name: "Target", go_type: "v2.MetricTarget", kind: Kind::Struct(&autoscaling_v2::METRIC_TARGET), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_METRIC_STATUS: Type = Type { package: "k8s.io/api/autoscaling/v2", name: "ResourceMetricStatus", atomic: false, fields: &[
+pub(super) static RESOURCE_METRIC_STATUS: Type = Type::new("k8s.io/api/autoscaling/v2", "ResourceMetricStatus", false, &[
     Field { name: "name", go_name: "Name", go_type: "v1.ResourceName", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "current", go_name: "Current", go_type: "v2.MetricValueStatus", kind: Kind::Struct(&autoscaling_v2::METRIC_VALUE_STATUS), number: 2, ..FIELD },
-] };
+]);

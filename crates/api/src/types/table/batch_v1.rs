@@ -6,24 +6,24 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static CRON_JOB: Type = Type { package: "k8s.io/api/batch/v1", name: "CronJob", atomic: false, fields: &[
+pub(super) static CRON_JOB: Type = Type::new("k8s.io/api/batch/v1", "CronJob", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.CronJobSpec", kind: Kind::Struct(&batch_v1::CRON_JOB_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.CronJobStatus", kind: Kind::Struct(&batch_v1::CRON_JOB_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CRON_JOB_LIST: Type = Type { package: "k8s.io/api/batch/v1", name: "CronJobList", atomic: false, fields: &[
+pub(super) static CRON_JOB_LIST: Type = Type::new("k8s.io/api/batch/v1", "CronJobList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.CronJob", kind: Kind::List(&Kind::Struct(&batch_v1::CRON_JOB)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CRON_JOB_SPEC: Type = Type { package: "k8s.io/api/batch/v1", name: "CronJobSpec", atomic: false, fields: &[
+pub(super) static CRON_JOB_SPEC: Type = Type::new("k8s.io/api/batch/v1", "CronJobSpec", false, &[
     Field { name: "schedule", go_name: "Schedule", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "timeZone", go_name: "TimeZone", go_type: "*string", kind: Kind::String, number: 8, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "startingDeadlineSeconds", go_name: "StartingDeadlineSeconds", go_type: "*int64", kind: Kind::Int64, number: 2, pointer: true, omit_empty: true, ..FIELD },
@@ -32,52 +32,52 @@ pub(super) static CRON_JOB_SPEC: Type = Type { package: "k8s.io/api/batch/v1", n
     Field { name: "jobTemplate", go_name: "JobTemplate", go_type: "v1.JobTemplateSpec", kind: Kind::Struct(&batch_v1::JOB_TEMPLATE_SPEC), number: 5, ..FIELD },
     Field { name: "successfulJobsHistoryLimit", go_name: "SuccessfulJobsHistoryLimit", go_type: "*int32", kind: Kind::Int32, number: 6, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "failedJobsHistoryLimit", go_name: "FailedJobsHistoryLimit", go_type: "*int32", kind: Kind::Int32, number: 7, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CRON_JOB_STATUS: Type = Type { package: "k8s.io/api/batch/v1", name: "CronJobStatus", atomic: false, fields: &[
+pub(super) static CRON_JOB_STATUS: Type = Type::new("k8s.io/api/batch/v1", "CronJobStatus", false, &[
     Field { name: "active", go_name: "Active", go_type: "[]v1.ObjectReference", kind: Kind::List(&Kind::Struct(&core_v1::OBJECT_REFERENCE)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "lastScheduleTime", go_name: "LastScheduleTime", go_type: "*v1.Time", kind: Kind::Time, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "lastSuccessfulTime", go_name: "LastSuccessfulTime", go_type: "*v1.Time", kind: Kind::Time, number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static JOB: Type = Type { package: "k8s.io/api/batch/v1", name: "Job", atomic: false, fields: &[
+pub(super) static JOB: Type = Type::new("k8s.io/api/batch/v1", "Job", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.JobSpec", kind: Kind::Struct(&batch_v1::JOB_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.JobStatus", kind: Kind::Struct(&batch_v1::JOB_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static JOB_CONDITION: Type = Type { package: "k8s.io/api/batch/v1", name: "JobCondition", atomic: false, fields: &[
+pub(super) static JOB_CONDITION: Type = Type::new("k8s.io/api/batch/v1", "JobCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.JobConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastProbeTime", go_name: "LastProbeTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 4, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static JOB_LIST: Type = Type { package: "k8s.io/api/batch/v1", name: "JobList", atomic: false, fields: &[
+pub(super) static JOB_LIST: Type = Type::new("k8s.io/api/batch/v1", "JobList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Job", kind: Kind::List(&Kind::Struct(&batch_v1::JOB)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static JOB_SCHEDULING_CONFIGURATION: Type = Type { package: "k8s.io/api/batch/v1", name: "JobSchedulingConfiguration", atomic: false, fields: &[
+pub(super) static JOB_SCHEDULING_CONFIGURATION: Type = Type::new("k8s.io/api/batch/v1", "JobSchedulingConfiguration", false, &[
     Field { name: "schedulingPolicy", go_name: "SchedulingPolicy", go_type: "*v1alpha3.WorkloadPodGroupSchedulingPolicy", kind: Kind::Any, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "schedulingConstraints", go_name: "SchedulingConstraints", go_type: "*v1alpha3.WorkloadPodGroupSchedulingConstraints", kind: Kind::Any, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "disruptionMode", go_name: "DisruptionMode", go_type: "*v1alpha3.WorkloadPodGroupDisruptionMode", kind: Kind::Any, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "resourceClaims", go_name: "ResourceClaims", go_type: "[]v1alpha3.WorkloadPodGroupResourceClaim", kind: Kind::List(&Kind::Any), number: 4, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static JOB_SPEC: Type = Type { package: "k8s.io/api/batch/v1", name: "JobSpec", atomic: false, fields: &[
+pub(super) static JOB_SPEC: Type = Type::new("k8s.io/api/batch/v1", "JobSpec", false, &[
     Field { name: "parallelism", go_name: "Parallelism", go_type: "*int32", kind: Kind::Int32, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "completions", go_name: "Completions", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "activeDeadlineSeconds", go_name: "ActiveDeadlineSeconds", go_type: "*int64", kind: Kind::Int64, number: 3, pointer: true, omit_empty: true, ..FIELD },
@@ -95,10 +95,10 @@ pub(super) static JOB_SPEC: Type = Type { package: "k8s.io/api/batch/v1", name: 
     Field { name: "podReplacementPolicy", go_name: "PodReplacementPolicy", go_type: "*v1.PodReplacementPolicy", kind: Kind::String, number: 14, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "managedBy", go_name: "ManagedBy", go_type: "*string", kind: Kind::String, number: 15, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "scheduling", go_name: "Scheduling", go_type: "*v1.JobSchedulingConfiguration", kind: Kind::Struct(&batch_v1::JOB_SCHEDULING_CONFIGURATION), number: 17, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static JOB_STATUS: Type = Type { package: "k8s.io/api/batch/v1", name: "JobStatus", atomic: false, fields: &[
+pub(super) static JOB_STATUS: Type = Type::new("k8s.io/api/batch/v1", "JobStatus", false, &[
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.JobCondition", kind: Kind::List(&Kind::Struct(&batch_v1::JOB_CONDITION)), number: 1, omit_empty: true, list: Some(ListType::Atomic), merge_key: Some("type"), patch: Some("merge"), ..FIELD },
     Field { name: "startTime", go_name: "StartTime", go_type: "*v1.Time", kind: Kind::Time, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "completionTime", go_name: "CompletionTime", go_type: "*v1.Time", kind: Kind::Time, number: 3, pointer: true, omit_empty: true, ..FIELD },
@@ -110,52 +110,52 @@ pub(super) static JOB_STATUS: Type = Type { package: "k8s.io/api/batch/v1", name
     Field { name: "failedIndexes", go_name: "FailedIndexes", go_type: "*string", kind: Kind::String, number: 10, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "uncountedTerminatedPods", go_name: "UncountedTerminatedPods", go_type: "*v1.UncountedTerminatedPods", kind: Kind::Struct(&batch_v1::UNCOUNTED_TERMINATED_PODS), number: 8, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "ready", go_name: "Ready", go_type: "*int32", kind: Kind::Int32, number: 9, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static JOB_TEMPLATE_SPEC: Type = Type { package: "k8s.io/api/batch/v1", name: "JobTemplateSpec", atomic: false, fields: &[
+pub(super) static JOB_TEMPLATE_SPEC: Type = Type::new("k8s.io/api/batch/v1", "JobTemplateSpec", false, &[
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.JobSpec", kind: Kind::Struct(&batch_v1::JOB_SPEC), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_FAILURE_POLICY: Type = Type { package: "k8s.io/api/batch/v1", name: "PodFailurePolicy", atomic: false, fields: &[
+pub(super) static POD_FAILURE_POLICY: Type = Type::new("k8s.io/api/batch/v1", "PodFailurePolicy", false, &[
     Field { name: "rules", go_name: "Rules", go_type: "[]v1.PodFailurePolicyRule", kind: Kind::List(&Kind::Struct(&batch_v1::POD_FAILURE_POLICY_RULE)), number: 1, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_FAILURE_POLICY_ON_EXIT_CODES_REQUIREMENT: Type = Type { package: "k8s.io/api/batch/v1", name: "PodFailurePolicyOnExitCodesRequirement", atomic: false, fields: &[
+pub(super) static POD_FAILURE_POLICY_ON_EXIT_CODES_REQUIREMENT: Type = Type::new("k8s.io/api/batch/v1", "PodFailurePolicyOnExitCodesRequirement", false, &[
     Field { name: "containerName", go_name: "ContainerName", go_type: "*string", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "operator", go_name: "Operator", go_type: "v1.PodFailurePolicyOnExitCodesOperator", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "values", go_name: "Values", go_type: "[]int32", kind: Kind::List(&Kind::Int32), number: 3, list: Some(ListType::Set), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_FAILURE_POLICY_ON_POD_CONDITIONS_PATTERN: Type = Type { package: "k8s.io/api/batch/v1", name: "PodFailurePolicyOnPodConditionsPattern", atomic: false, fields: &[
+pub(super) static POD_FAILURE_POLICY_ON_POD_CONDITIONS_PATTERN: Type = Type::new("k8s.io/api/batch/v1", "PodFailurePolicyOnPodConditionsPattern", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.PodConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_FAILURE_POLICY_RULE: Type = Type { package: "k8s.io/api/batch/v1", name: "PodFailurePolicyRule", atomic: false, fields: &[
+pub(super) static POD_FAILURE_POLICY_RULE: Type = Type::new("k8s.io/api/batch/v1", "PodFailurePolicyRule", false, &[
     Field { name: "action", go_name: "Action", go_type: "v1.PodFailurePolicyAction", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "onExitCodes", go_name: "OnExitCodes", go_type: "*v1.PodFailurePolicyOnExitCodesRequirement", kind: Kind::Struct(&batch_v1::POD_FAILURE_POLICY_ON_EXIT_CODES_REQUIREMENT), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "onPodConditions", go_name: "OnPodConditions", go_type: "[]v1.PodFailurePolicyOnPodConditionsPattern", kind: Kind::List(&Kind::Struct(&batch_v1::POD_FAILURE_POLICY_ON_POD_CONDITIONS_PATTERN)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SUCCESS_POLICY: Type = Type { package: "k8s.io/api/batch/v1", name: "SuccessPolicy", atomic: false, fields: &[
+pub(super) static SUCCESS_POLICY: Type = Type::new("k8s.io/api/batch/v1", "SuccessPolicy", false, &[
     Field { name: "rules", go_name: "Rules", go_type: "[]v1.SuccessPolicyRule", kind: Kind::List(&Kind::Struct(&batch_v1::SUCCESS_POLICY_RULE)), number: 1, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SUCCESS_POLICY_RULE: Type = Type { package: "k8s.io/api/batch/v1", name: "SuccessPolicyRule", atomic: false, fields: &[
+pub(super) static SUCCESS_POLICY_RULE: Type = Type::new("k8s.io/api/batch/v1", "SuccessPolicyRule", false, &[
     Field { name: "succeededIndexes", go_name: "SucceededIndexes", go_type: "*string", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "succeededCount", go_name: "SucceededCount", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static UNCOUNTED_TERMINATED_PODS: Type = Type { package: "k8s.io/api/batch/v1", name: "UncountedTerminatedPods", atomic: false, fields: &[
+pub(super) static UNCOUNTED_TERMINATED_PODS: Type = Type::new("k8s.io/api/batch/v1", "UncountedTerminatedPods", false, &[
     Field { name: "succeeded", go_name: "Succeeded", go_type: "[]types.UID", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Set), ..FIELD },
     Field { name: "failed", go_name: "Failed", go_type: "[]types.UID", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Set), ..FIELD },
-] };
+]);

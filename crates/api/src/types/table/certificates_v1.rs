@@ -6,34 +6,34 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static CERTIFICATE_SIGNING_REQUEST: Type = Type { package: "k8s.io/api/certificates/v1", name: "CertificateSigningRequest", atomic: false, fields: &[
+pub(super) static CERTIFICATE_SIGNING_REQUEST: Type = Type::new("k8s.io/api/certificates/v1", "CertificateSigningRequest", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.CertificateSigningRequestSpec", kind: Kind::Struct(&certificates_v1::CERTIFICATE_SIGNING_REQUEST_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.CertificateSigningRequestStatus", kind: Kind::Struct(&certificates_v1::CERTIFICATE_SIGNING_REQUEST_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CERTIFICATE_SIGNING_REQUEST_CONDITION: Type = Type { package: "k8s.io/api/certificates/v1", name: "CertificateSigningRequestCondition", atomic: false, fields: &[
+pub(super) static CERTIFICATE_SIGNING_REQUEST_CONDITION: Type = Type::new("k8s.io/api/certificates/v1", "CertificateSigningRequestCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.RequestConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 6, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "lastUpdateTime", go_name: "LastUpdateTime", go_type: "v1.Time", kind: Kind::Time, number: 4, omit_empty: true, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CERTIFICATE_SIGNING_REQUEST_LIST: Type = Type { package: "k8s.io/api/certificates/v1", name: "CertificateSigningRequestList", atomic: false, fields: &[
+pub(super) static CERTIFICATE_SIGNING_REQUEST_LIST: Type = Type::new("k8s.io/api/certificates/v1", "CertificateSigningRequestList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.CertificateSigningRequest", kind: Kind::List(&Kind::Struct(&certificates_v1::CERTIFICATE_SIGNING_REQUEST)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CERTIFICATE_SIGNING_REQUEST_SPEC: Type = Type { package: "k8s.io/api/certificates/v1", name: "CertificateSigningRequestSpec", atomic: false, fields: &[
+pub(super) static CERTIFICATE_SIGNING_REQUEST_SPEC: Type = Type::new("k8s.io/api/certificates/v1", "CertificateSigningRequestSpec", false, &[
     Field { name: "request", go_name: "Request", go_type: "[]uint8", kind: Kind::Bytes, number: 1, ..FIELD },
     Field { name: "signerName", go_name: "SignerName", go_type: "string", kind: Kind::String, number: 7, ..FIELD },
     Field { name: "expirationSeconds", go_name: "ExpirationSeconds", go_type: "*int32", kind: Kind::Int32, number: 8, pointer: true, omit_empty: true, ..FIELD },
@@ -42,55 +42,55 @@ pub(super) static CERTIFICATE_SIGNING_REQUEST_SPEC: Type = Type { package: "k8s.
     Field { name: "uid", go_name: "UID", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "groups", go_name: "Groups", go_type: "[]string", kind: Kind::List(&Kind::String), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "extra", go_name: "Extra", go_type: "map[string]v1.ExtraValue", kind: Kind::Map(&Kind::List(&Kind::String)), number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CERTIFICATE_SIGNING_REQUEST_STATUS: Type = Type { package: "k8s.io/api/certificates/v1", name: "CertificateSigningRequestStatus", atomic: false, fields: &[
+pub(super) static CERTIFICATE_SIGNING_REQUEST_STATUS: Type = Type::new("k8s.io/api/certificates/v1", "CertificateSigningRequestStatus", false, &[
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.CertificateSigningRequestCondition", kind: Kind::List(&Kind::Struct(&certificates_v1::CERTIFICATE_SIGNING_REQUEST_CONDITION)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["type"], ..FIELD },
     Field { name: "certificate", go_name: "Certificate", go_type: "[]uint8", kind: Kind::Bytes, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CLUSTER_TRUST_BUNDLE: Type = Type { package: "k8s.io/api/certificates/v1", name: "ClusterTrustBundle", atomic: false, fields: &[
+pub(super) static CLUSTER_TRUST_BUNDLE: Type = Type::new("k8s.io/api/certificates/v1", "ClusterTrustBundle", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.ClusterTrustBundleSpec", kind: Kind::Struct(&certificates_v1::CLUSTER_TRUST_BUNDLE_SPEC), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CLUSTER_TRUST_BUNDLE_LIST: Type = Type { package: "k8s.io/api/certificates/v1", name: "ClusterTrustBundleList", atomic: false, fields: &[
+pub(super) static CLUSTER_TRUST_BUNDLE_LIST: Type = Type::new("k8s.io/api/certificates/v1", "ClusterTrustBundleList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ClusterTrustBundle", kind: Kind::List(&Kind::Struct(&certificates_v1::CLUSTER_TRUST_BUNDLE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CLUSTER_TRUST_BUNDLE_SPEC: Type = Type { package: "k8s.io/api/certificates/v1", name: "ClusterTrustBundleSpec", atomic: false, fields: &[
+pub(super) static CLUSTER_TRUST_BUNDLE_SPEC: Type = Type::new("k8s.io/api/certificates/v1", "ClusterTrustBundleSpec", false, &[
     Field { name: "signerName", go_name: "SignerName", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "trustBundle", go_name: "TrustBundle", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_CERTIFICATE_REQUEST: Type = Type { package: "k8s.io/api/certificates/v1", name: "PodCertificateRequest", atomic: false, fields: &[
+pub(super) static POD_CERTIFICATE_REQUEST: Type = Type::new("k8s.io/api/certificates/v1", "PodCertificateRequest", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.PodCertificateRequestSpec", kind: Kind::Struct(&certificates_v1::POD_CERTIFICATE_REQUEST_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.PodCertificateRequestStatus", kind: Kind::Struct(&certificates_v1::POD_CERTIFICATE_REQUEST_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_CERTIFICATE_REQUEST_LIST: Type = Type { package: "k8s.io/api/certificates/v1", name: "PodCertificateRequestList", atomic: false, fields: &[
+pub(super) static POD_CERTIFICATE_REQUEST_LIST: Type = Type::new("k8s.io/api/certificates/v1", "PodCertificateRequestList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.PodCertificateRequest", kind: Kind::List(&Kind::Struct(&certificates_v1::POD_CERTIFICATE_REQUEST)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_CERTIFICATE_REQUEST_SPEC: Type = Type { package: "k8s.io/api/certificates/v1", name: "PodCertificateRequestSpec", atomic: false, fields: &[
+pub(super) static POD_CERTIFICATE_REQUEST_SPEC: Type = Type::new("k8s.io/api/certificates/v1", "PodCertificateRequestSpec", false, &[
     Field { name: "signerName", go_name: "SignerName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "podName", go_name: "PodName", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "podUID", go_name: "PodUID", go_type: "types.UID", kind: Kind::String, number: 3, ..FIELD },
@@ -101,13 +101,13 @@ pub(super) static POD_CERTIFICATE_REQUEST_SPEC: Type = Type { package: "k8s.io/a
     Field { name: "maxExpirationSeconds", go_name: "MaxExpirationSeconds", go_type: "*int32", kind: Kind::Int32, number: 8, pointer: true, omit_empty: true, default: Some("86400"), ..FIELD },
     Field { name: "stubPKCS10Request", go_name: "StubPKCS10Request", go_type: "[]uint8", kind: Kind::Bytes, number: 12, ..FIELD },
     Field { name: "unverifiedUserAnnotations", go_name: "UnverifiedUserAnnotations", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 11, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_CERTIFICATE_REQUEST_STATUS: Type = Type { package: "k8s.io/api/certificates/v1", name: "PodCertificateRequestStatus", atomic: false, fields: &[
+pub(super) static POD_CERTIFICATE_REQUEST_STATUS: Type = Type::new("k8s.io/api/certificates/v1", "PodCertificateRequestStatus", false, &[
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.Condition", kind: Kind::List(&Kind::Struct(&meta_v1::CONDITION)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
     Field { name: "certificateChain", go_name: "CertificateChain", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "notBefore", go_name: "NotBefore", go_type: "*v1.Time", kind: Kind::Time, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "beginRefreshAt", go_name: "BeginRefreshAt", go_type: "*v1.Time", kind: Kind::Time, number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "notAfter", go_name: "NotAfter", go_type: "*v1.Time", kind: Kind::Time, number: 6, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);

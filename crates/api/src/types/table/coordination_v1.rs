@@ -6,23 +6,23 @@ use super::super::{FIELD, Field, Kind, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static LEASE: Type = Type { package: "k8s.io/api/coordination/v1", name: "Lease", atomic: false, fields: &[
+pub(super) static LEASE: Type = Type::new("k8s.io/api/coordination/v1", "Lease", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.LeaseSpec", kind: Kind::Struct(&coordination_v1::LEASE_SPEC), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LEASE_LIST: Type = Type { package: "k8s.io/api/coordination/v1", name: "LeaseList", atomic: false, fields: &[
+pub(super) static LEASE_LIST: Type = Type::new("k8s.io/api/coordination/v1", "LeaseList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Lease", kind: Kind::List(&Kind::Struct(&coordination_v1::LEASE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LEASE_SPEC: Type = Type { package: "k8s.io/api/coordination/v1", name: "LeaseSpec", atomic: false, fields: &[
+pub(super) static LEASE_SPEC: Type = Type::new("k8s.io/api/coordination/v1", "LeaseSpec", false, &[
     Field { name: "holderIdentity", go_name: "HolderIdentity", go_type: "*string", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "leaseDurationSeconds", go_name: "LeaseDurationSeconds", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "acquireTime", go_name: "AcquireTime", go_type: "*v1.MicroTime", kind: Kind::MicroTime, number: 3, pointer: true, omit_empty: true, ..FIELD },
@@ -30,4 +30,4 @@ pub(super) static LEASE_SPEC: Type = Type { package: "k8s.io/api/coordination/v1
     Field { name: "leaseTransitions", go_name: "LeaseTransitions", go_type: "*int32", kind: Kind::Int32, number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "strategy", go_name: "Strategy", go_type: "*v1.CoordinatedLeaseStrategy", kind: Kind::String, number: 6, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "preferredHolder", go_name: "PreferredHolder", go_type: "*string", kind: Kind::String, number: 7, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);

@@ -6,67 +6,67 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static AWS_ELASTIC_BLOCK_STORE_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "AWSElasticBlockStoreVolumeSource", atomic: false, fields: &[
+pub(super) static AWS_ELASTIC_BLOCK_STORE_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "AWSElasticBlockStoreVolumeSource", false, &[
     Field { name: "volumeID", go_name: "VolumeID", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "partition", go_name: "Partition", go_type: "int32", kind: Kind::Int32, number: 3, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static AFFINITY: Type = Type { package: "k8s.io/api/core/v1", name: "Affinity", atomic: false, fields: &[
+pub(super) static AFFINITY: Type = Type::new("k8s.io/api/core/v1", "Affinity", false, &[
     Field { name: "nodeAffinity", go_name: "NodeAffinity", go_type: "*v1.NodeAffinity", kind: Kind::Struct(&core_v1::NODE_AFFINITY), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "podAffinity", go_name: "PodAffinity", go_type: "*v1.PodAffinity", kind: Kind::Struct(&core_v1::POD_AFFINITY), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "podAntiAffinity", go_name: "PodAntiAffinity", go_type: "*v1.PodAntiAffinity", kind: Kind::Struct(&core_v1::POD_ANTI_AFFINITY), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static APP_ARMOR_PROFILE: Type = Type { package: "k8s.io/api/core/v1", name: "AppArmorProfile", atomic: false, fields: &[
+pub(super) static APP_ARMOR_PROFILE: Type = Type::new("k8s.io/api/core/v1", "AppArmorProfile", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.AppArmorProfileType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "localhostProfile", go_name: "LocalhostProfile", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ATTACHED_VOLUME: Type = Type { package: "k8s.io/api/core/v1", name: "AttachedVolume", atomic: false, fields: &[
+pub(super) static ATTACHED_VOLUME: Type = Type::new("k8s.io/api/core/v1", "AttachedVolume", false, &[
     Field { name: "name", go_name: "Name", go_type: "v1.UniqueVolumeName", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "devicePath", go_name: "DevicePath", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static AZURE_DISK_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "AzureDiskVolumeSource", atomic: false, fields: &[
+pub(super) static AZURE_DISK_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "AzureDiskVolumeSource", false, &[
     Field { name: "diskName", go_name: "DiskName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "diskURI", go_name: "DataDiskURI", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "cachingMode", go_name: "CachingMode", go_type: "*v1.AzureDataDiskCachingMode", kind: Kind::String, number: 3, pointer: true, omit_empty: true, default: Some("\"ReadWrite\""), ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, default: Some("\"ext4\""), ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "*bool", kind: Kind::Bool, number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "kind", go_name: "Kind", go_type: "*v1.AzureDataDiskKind", kind: Kind::String, number: 6, pointer: true, omit_empty: true, default: Some("\"Shared\""), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static AZURE_FILE_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "AzureFilePersistentVolumeSource", atomic: false, fields: &[
+pub(super) static AZURE_FILE_PERSISTENT_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "AzureFilePersistentVolumeSource", false, &[
     Field { name: "secretName", go_name: "SecretName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "shareName", go_name: "ShareName", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
     Field { name: "secretNamespace", go_name: "SecretNamespace", go_type: "*string", kind: Kind::String, number: 4, pointer: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static AZURE_FILE_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "AzureFileVolumeSource", atomic: false, fields: &[
+pub(super) static AZURE_FILE_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "AzureFileVolumeSource", false, &[
     Field { name: "secretName", go_name: "SecretName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "shareName", go_name: "ShareName", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static BINDING: Type = Type { package: "k8s.io/api/core/v1", name: "Binding", atomic: false, fields: &[
+pub(super) static BINDING: Type = Type::new("k8s.io/api/core/v1", "Binding", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "target", go_name: "Target", go_type: "v1.ObjectReference", kind: Kind::Struct(&core_v1::OBJECT_REFERENCE), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CSI_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "CSIPersistentVolumeSource", atomic: false, fields: &[
+pub(super) static CSI_PERSISTENT_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "CSIPersistentVolumeSource", false, &[
     Field { name: "driver", go_name: "Driver", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "volumeHandle", go_name: "VolumeHandle", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
@@ -77,156 +77,156 @@ pub(super) static CSI_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/a
     Field { name: "nodePublishSecretRef", go_name: "NodePublishSecretRef", go_type: "*v1.SecretReference", kind: Kind::Struct(&core_v1::SECRET_REFERENCE), number: 8, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "controllerExpandSecretRef", go_name: "ControllerExpandSecretRef", go_type: "*v1.SecretReference", kind: Kind::Struct(&core_v1::SECRET_REFERENCE), number: 9, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "nodeExpandSecretRef", go_name: "NodeExpandSecretRef", go_type: "*v1.SecretReference", kind: Kind::Struct(&core_v1::SECRET_REFERENCE), number: 10, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CSI_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "CSIVolumeSource", atomic: false, fields: &[
+pub(super) static CSI_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "CSIVolumeSource", false, &[
     Field { name: "driver", go_name: "Driver", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "*bool", kind: Kind::Bool, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "volumeAttributes", go_name: "VolumeAttributes", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 4, omit_empty: true, ..FIELD },
     Field { name: "nodePublishSecretRef", go_name: "NodePublishSecretRef", go_type: "*v1.LocalObjectReference", kind: Kind::Struct(&core_v1::LOCAL_OBJECT_REFERENCE), number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CAPABILITIES: Type = Type { package: "k8s.io/api/core/v1", name: "Capabilities", atomic: false, fields: &[
+pub(super) static CAPABILITIES: Type = Type::new("k8s.io/api/core/v1", "Capabilities", false, &[
     Field { name: "add", go_name: "Add", go_type: "[]v1.Capability", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "drop", go_name: "Drop", go_type: "[]v1.Capability", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CEPH_FS_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "CephFSPersistentVolumeSource", atomic: false, fields: &[
+pub(super) static CEPH_FS_PERSISTENT_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "CephFSPersistentVolumeSource", false, &[
     Field { name: "monitors", go_name: "Monitors", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "user", go_name: "User", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "secretFile", go_name: "SecretFile", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.SecretReference", kind: Kind::Struct(&core_v1::SECRET_REFERENCE), number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CEPH_FS_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "CephFSVolumeSource", atomic: false, fields: &[
+pub(super) static CEPH_FS_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "CephFSVolumeSource", false, &[
     Field { name: "monitors", go_name: "Monitors", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "user", go_name: "User", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "secretFile", go_name: "SecretFile", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.LocalObjectReference", kind: Kind::Struct(&core_v1::LOCAL_OBJECT_REFERENCE), number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CINDER_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "CinderPersistentVolumeSource", atomic: false, fields: &[
+pub(super) static CINDER_PERSISTENT_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "CinderPersistentVolumeSource", false, &[
     Field { name: "volumeID", go_name: "VolumeID", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.SecretReference", kind: Kind::Struct(&core_v1::SECRET_REFERENCE), number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CINDER_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "CinderVolumeSource", atomic: false, fields: &[
+pub(super) static CINDER_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "CinderVolumeSource", false, &[
     Field { name: "volumeID", go_name: "VolumeID", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.LocalObjectReference", kind: Kind::Struct(&core_v1::LOCAL_OBJECT_REFERENCE), number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CLIENT_IP_CONFIG: Type = Type { package: "k8s.io/api/core/v1", name: "ClientIPConfig", atomic: false, fields: &[
+pub(super) static CLIENT_IP_CONFIG: Type = Type::new("k8s.io/api/core/v1", "ClientIPConfig", false, &[
     Field { name: "timeoutSeconds", go_name: "TimeoutSeconds", go_type: "*int32", kind: Kind::Int32, number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CLUSTER_TRUST_BUNDLE_PROJECTION: Type = Type { package: "k8s.io/api/core/v1", name: "ClusterTrustBundleProjection", atomic: false, fields: &[
+pub(super) static CLUSTER_TRUST_BUNDLE_PROJECTION: Type = Type::new("k8s.io/api/core/v1", "ClusterTrustBundleProjection", false, &[
     Field { name: "name", go_name: "Name", go_type: "*string", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "signerName", go_name: "SignerName", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "labelSelector", go_name: "LabelSelector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "optional", go_name: "Optional", go_type: "*bool", kind: Kind::Bool, number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 4, ..FIELD },
     Field { name: "user", go_name: "User", go_type: "*int64", kind: Kind::Int64, number: 6, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static COMPONENT_CONDITION: Type = Type { package: "k8s.io/api/core/v1", name: "ComponentCondition", atomic: false, fields: &[
+pub(super) static COMPONENT_CONDITION: Type = Type::new("k8s.io/api/core/v1", "ComponentCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.ComponentConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "error", go_name: "Error", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static COMPONENT_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "ComponentStatus", atomic: false, fields: &[
+pub(super) static COMPONENT_STATUS: Type = Type::new("k8s.io/api/core/v1", "ComponentStatus", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.ComponentCondition", kind: Kind::List(&Kind::Struct(&core_v1::COMPONENT_CONDITION)), number: 2, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static COMPONENT_STATUS_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "ComponentStatusList", atomic: false, fields: &[
+pub(super) static COMPONENT_STATUS_LIST: Type = Type::new("k8s.io/api/core/v1", "ComponentStatusList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ComponentStatus", kind: Kind::List(&Kind::Struct(&core_v1::COMPONENT_STATUS)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONFIG_MAP: Type = Type { package: "k8s.io/api/core/v1", name: "ConfigMap", atomic: false, fields: &[
+pub(super) static CONFIG_MAP: Type = Type::new("k8s.io/api/core/v1", "ConfigMap", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "immutable", go_name: "Immutable", go_type: "*bool", kind: Kind::Bool, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "data", go_name: "Data", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 2, omit_empty: true, ..FIELD },
     Field { name: "binaryData", go_name: "BinaryData", go_type: "map[string][]uint8", kind: Kind::Map(&Kind::Bytes), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONFIG_MAP_ENV_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "ConfigMapEnvSource", atomic: false, fields: &[
+pub(super) static CONFIG_MAP_ENV_SOURCE: Type = Type::new("k8s.io/api/core/v1", "ConfigMapEnvSource", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, embedded: &[1], omit_empty: true, ..FIELD },
     Field { name: "optional", go_name: "Optional", go_type: "*bool", kind: Kind::Bool, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONFIG_MAP_KEY_SELECTOR: Type = Type { package: "k8s.io/api/core/v1", name: "ConfigMapKeySelector", atomic: true, fields: &[
+pub(super) static CONFIG_MAP_KEY_SELECTOR: Type = Type::new("k8s.io/api/core/v1", "ConfigMapKeySelector", true, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, embedded: &[1], omit_empty: true, ..FIELD },
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "optional", go_name: "Optional", go_type: "*bool", kind: Kind::Bool, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONFIG_MAP_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "ConfigMapList", atomic: false, fields: &[
+pub(super) static CONFIG_MAP_LIST: Type = Type::new("k8s.io/api/core/v1", "ConfigMapList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ConfigMap", kind: Kind::List(&Kind::Struct(&core_v1::CONFIG_MAP)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONFIG_MAP_NODE_CONFIG_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "ConfigMapNodeConfigSource", atomic: false, fields: &[
+pub(super) static CONFIG_MAP_NODE_CONFIG_SOURCE: Type = Type::new("k8s.io/api/core/v1", "ConfigMapNodeConfigSource", false, &[
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "uid", go_name: "UID", go_type: "types.UID", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "resourceVersion", go_name: "ResourceVersion", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "kubeletConfigKey", go_name: "KubeletConfigKey", go_type: "string", kind: Kind::String, number: 5, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONFIG_MAP_PROJECTION: Type = Type { package: "k8s.io/api/core/v1", name: "ConfigMapProjection", atomic: false, fields: &[
+pub(super) static CONFIG_MAP_PROJECTION: Type = Type::new("k8s.io/api/core/v1", "ConfigMapProjection", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, embedded: &[1], omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.KeyToPath", kind: Kind::List(&Kind::Struct(&core_v1::KEY_TO_PATH)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "optional", go_name: "Optional", go_type: "*bool", kind: Kind::Bool, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONFIG_MAP_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "ConfigMapVolumeSource", atomic: false, fields: &[
+pub(super) static CONFIG_MAP_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "ConfigMapVolumeSource", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, embedded: &[1], omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.KeyToPath", kind: Kind::List(&Kind::Struct(&core_v1::KEY_TO_PATH)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "defaultMode", go_name: "DefaultMode", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "optional", go_name: "Optional", go_type: "*bool", kind: Kind::Bool, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "defaultUser", go_name: "DefaultUser", go_type: "*int64", kind: Kind::Int64, number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER: Type = Type { package: "k8s.io/api/core/v1", name: "Container", atomic: false, fields: &[
+pub(super) static CONTAINER: Type = Type::new("k8s.io/api/core/v1", "Container", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "image", go_name: "Image", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "command", go_name: "Command", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
@@ -252,62 +252,62 @@ pub(super) static CONTAINER: Type = Type { package: "k8s.io/api/core/v1", name: 
     Field { name: "stdin", go_name: "Stdin", go_type: "bool", kind: Kind::Bool, number: 16, omit_empty: true, ..FIELD },
     Field { name: "stdinOnce", go_name: "StdinOnce", go_type: "bool", kind: Kind::Bool, number: 17, omit_empty: true, ..FIELD },
     Field { name: "tty", go_name: "TTY", go_type: "bool", kind: Kind::Bool, number: 18, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_EXTENDED_RESOURCE_REQUEST: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerExtendedResourceRequest", atomic: false, fields: &[
+pub(super) static CONTAINER_EXTENDED_RESOURCE_REQUEST: Type = Type::new("k8s.io/api/core/v1", "ContainerExtendedResourceRequest", false, &[
     Field { name: "containerName", go_name: "ContainerName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "resourceName", go_name: "ResourceName", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "requestName", go_name: "RequestName", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_IMAGE: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerImage", atomic: false, fields: &[
+pub(super) static CONTAINER_IMAGE: Type = Type::new("k8s.io/api/core/v1", "ContainerImage", false, &[
     Field { name: "names", go_name: "Names", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "sizeBytes", go_name: "SizeBytes", go_type: "int64", kind: Kind::Int64, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_PORT: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerPort", atomic: false, fields: &[
+pub(super) static CONTAINER_PORT: Type = Type::new("k8s.io/api/core/v1", "ContainerPort", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "hostPort", go_name: "HostPort", go_type: "int32", kind: Kind::Int32, number: 2, omit_empty: true, ..FIELD },
     Field { name: "containerPort", go_name: "ContainerPort", go_type: "int32", kind: Kind::Int32, number: 3, ..FIELD },
     Field { name: "protocol", go_name: "Protocol", go_type: "v1.Protocol", kind: Kind::String, number: 4, omit_empty: true, default: Some("\"TCP\""), ..FIELD },
     Field { name: "hostIP", go_name: "HostIP", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_RESIZE_POLICY: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerResizePolicy", atomic: false, fields: &[
+pub(super) static CONTAINER_RESIZE_POLICY: Type = Type::new("k8s.io/api/core/v1", "ContainerResizePolicy", false, &[
     Field { name: "resourceName", go_name: "ResourceName", go_type: "v1.ResourceName", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "restartPolicy", go_name: "RestartPolicy", go_type: "v1.ResourceResizeRestartPolicy", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_RESTART_RULE: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerRestartRule", atomic: false, fields: &[
+pub(super) static CONTAINER_RESTART_RULE: Type = Type::new("k8s.io/api/core/v1", "ContainerRestartRule", false, &[
     Field { name: "action", go_name: "Action", go_type: "v1.ContainerRestartRuleAction", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "exitCodes", go_name: "ExitCodes", go_type: "*v1.ContainerRestartRuleOnExitCodes", kind: Kind::Struct(&core_v1::CONTAINER_RESTART_RULE_ON_EXIT_CODES), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_RESTART_RULE_ON_EXIT_CODES: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerRestartRuleOnExitCodes", atomic: false, fields: &[
+pub(super) static CONTAINER_RESTART_RULE_ON_EXIT_CODES: Type = Type::new("k8s.io/api/core/v1", "ContainerRestartRuleOnExitCodes", false, &[
     Field { name: "operator", go_name: "Operator", go_type: "v1.ContainerRestartRuleOnExitCodesOperator", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "values", go_name: "Values", go_type: "[]int32", kind: Kind::List(&Kind::Int32), number: 2, omit_empty: true, list: Some(ListType::Set), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_STATE: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerState", atomic: false, fields: &[
+pub(super) static CONTAINER_STATE: Type = Type::new("k8s.io/api/core/v1", "ContainerState", false, &[
     Field { name: "waiting", go_name: "Waiting", go_type: "*v1.ContainerStateWaiting", kind: Kind::Struct(&core_v1::CONTAINER_STATE_WAITING), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "running", go_name: "Running", go_type: "*v1.ContainerStateRunning", kind: Kind::Struct(&core_v1::CONTAINER_STATE_RUNNING), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "terminated", go_name: "Terminated", go_type: "*v1.ContainerStateTerminated", kind: Kind::Struct(&core_v1::CONTAINER_STATE_TERMINATED), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_STATE_RUNNING: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerStateRunning", atomic: false, fields: &[
+pub(super) static CONTAINER_STATE_RUNNING: Type = Type::new("k8s.io/api/core/v1", "ContainerStateRunning", false, &[
     Field { name: "startedAt", go_name: "StartedAt", go_type: "v1.Time", kind: Kind::Time, number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_STATE_TERMINATED: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerStateTerminated", atomic: false, fields: &[
+pub(super) static CONTAINER_STATE_TERMINATED: Type = Type::new("k8s.io/api/core/v1", "ContainerStateTerminated", false, &[
     Field { name: "exitCode", go_name: "ExitCode", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "signal", go_name: "Signal", go_type: "int32", kind: Kind::Int32, number: 2, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -315,16 +315,16 @@ pub(super) static CONTAINER_STATE_TERMINATED: Type = Type { package: "k8s.io/api
     Field { name: "startedAt", go_name: "StartedAt", go_type: "v1.Time", kind: Kind::Time, number: 5, omit_empty: true, ..FIELD },
     Field { name: "finishedAt", go_name: "FinishedAt", go_type: "v1.Time", kind: Kind::Time, number: 6, omit_empty: true, ..FIELD },
     Field { name: "containerID", go_name: "ContainerID", go_type: "string", kind: Kind::String, number: 7, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_STATE_WAITING: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerStateWaiting", atomic: false, fields: &[
+pub(super) static CONTAINER_STATE_WAITING: Type = Type::new("k8s.io/api/core/v1", "ContainerStateWaiting", false, &[
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerStatus", atomic: false, fields: &[
+pub(super) static CONTAINER_STATUS: Type = Type::new("k8s.io/api/core/v1", "ContainerStatus", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "state", go_name: "State", go_type: "v1.ContainerState", kind: Kind::Struct(&core_v1::CONTAINER_STATE), number: 2, omit_empty: true, ..FIELD },
     Field { name: "lastState", go_name: "LastTerminationState", go_type: "v1.ContainerState", kind: Kind::Struct(&core_v1::CONTAINER_STATE), number: 3, omit_empty: true, ..FIELD },
@@ -340,110 +340,110 @@ pub(super) static CONTAINER_STATUS: Type = Type { package: "k8s.io/api/core/v1",
     Field { name: "user", go_name: "User", go_type: "*v1.ContainerUser", kind: Kind::Struct(&core_v1::CONTAINER_USER), number: 13, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "allocatedResourcesStatus", go_name: "AllocatedResourcesStatus", go_type: "[]v1.ResourceStatus", kind: Kind::List(&Kind::Struct(&core_v1::RESOURCE_STATUS)), number: 14, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
     Field { name: "stopSignal", go_name: "StopSignal", go_type: "*v1.Signal", kind: Kind::String, number: 15, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONTAINER_USER: Type = Type { package: "k8s.io/api/core/v1", name: "ContainerUser", atomic: false, fields: &[
+pub(super) static CONTAINER_USER: Type = Type::new("k8s.io/api/core/v1", "ContainerUser", false, &[
     Field { name: "linux", go_name: "Linux", go_type: "*v1.LinuxContainerUser", kind: Kind::Struct(&core_v1::LINUX_CONTAINER_USER), number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DAEMON_ENDPOINT: Type = Type { package: "k8s.io/api/core/v1", name: "DaemonEndpoint", atomic: false, fields: &[
+pub(super) static DAEMON_ENDPOINT: Type = Type::new("k8s.io/api/core/v1", "DaemonEndpoint", false, &[
     Field { name: "Port", go_name: "Port", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DOWNWARD_API_PROJECTION: Type = Type { package: "k8s.io/api/core/v1", name: "DownwardAPIProjection", atomic: false, fields: &[
+pub(super) static DOWNWARD_API_PROJECTION: Type = Type::new("k8s.io/api/core/v1", "DownwardAPIProjection", false, &[
     Field { name: "items", go_name: "Items", go_type: "[]v1.DownwardAPIVolumeFile", kind: Kind::List(&Kind::Struct(&core_v1::DOWNWARD_API_VOLUME_FILE)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DOWNWARD_API_VOLUME_FILE: Type = Type { package: "k8s.io/api/core/v1", name: "DownwardAPIVolumeFile", atomic: false, fields: &[
+pub(super) static DOWNWARD_API_VOLUME_FILE: Type = Type::new("k8s.io/api/core/v1", "DownwardAPIVolumeFile", false, &[
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "fieldRef", go_name: "FieldRef", go_type: "*v1.ObjectFieldSelector", kind: Kind::Struct(&core_v1::OBJECT_FIELD_SELECTOR), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "resourceFieldRef", go_name: "ResourceFieldRef", go_type: "*v1.ResourceFieldSelector", kind: Kind::Struct(&core_v1::RESOURCE_FIELD_SELECTOR), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "mode", go_name: "Mode", go_type: "*int32", kind: Kind::Int32, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "user", go_name: "User", go_type: "*int64", kind: Kind::Int64, number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DOWNWARD_API_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "DownwardAPIVolumeSource", atomic: false, fields: &[
+pub(super) static DOWNWARD_API_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "DownwardAPIVolumeSource", false, &[
     Field { name: "items", go_name: "Items", go_type: "[]v1.DownwardAPIVolumeFile", kind: Kind::List(&Kind::Struct(&core_v1::DOWNWARD_API_VOLUME_FILE)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "defaultMode", go_name: "DefaultMode", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "defaultUser", go_name: "DefaultUser", go_type: "*int64", kind: Kind::Int64, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EMPTY_DIR_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "EmptyDirVolumeSource", atomic: false, fields: &[
+pub(super) static EMPTY_DIR_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "EmptyDirVolumeSource", false, &[
     Field { name: "medium", go_name: "Medium", go_type: "v1.StorageMedium", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "sizeLimit", go_name: "SizeLimit", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "mode", go_name: "Mode", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENDPOINT_ADDRESS: Type = Type { package: "k8s.io/api/core/v1", name: "EndpointAddress", atomic: true, fields: &[
+pub(super) static ENDPOINT_ADDRESS: Type = Type::new("k8s.io/api/core/v1", "EndpointAddress", true, &[
     Field { name: "ip", go_name: "IP", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "hostname", go_name: "Hostname", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "nodeName", go_name: "NodeName", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "targetRef", go_name: "TargetRef", go_type: "*v1.ObjectReference", kind: Kind::Struct(&core_v1::OBJECT_REFERENCE), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENDPOINT_PORT: Type = Type { package: "k8s.io/api/core/v1", name: "EndpointPort", atomic: true, fields: &[
+pub(super) static ENDPOINT_PORT: Type = Type::new("k8s.io/api/core/v1", "EndpointPort", true, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "port", go_name: "Port", go_type: "int32", kind: Kind::Int32, number: 2, ..FIELD },
     Field { name: "protocol", go_name: "Protocol", go_type: "v1.Protocol", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "appProtocol", go_name: "AppProtocol", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENDPOINT_SUBSET: Type = Type { package: "k8s.io/api/core/v1", name: "EndpointSubset", atomic: false, fields: &[
+pub(super) static ENDPOINT_SUBSET: Type = Type::new("k8s.io/api/core/v1", "EndpointSubset", false, &[
     Field { name: "addresses", go_name: "Addresses", go_type: "[]v1.EndpointAddress", kind: Kind::List(&Kind::Struct(&core_v1::ENDPOINT_ADDRESS)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "notReadyAddresses", go_name: "NotReadyAddresses", go_type: "[]v1.EndpointAddress", kind: Kind::List(&Kind::Struct(&core_v1::ENDPOINT_ADDRESS)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "ports", go_name: "Ports", go_type: "[]v1.EndpointPort", kind: Kind::List(&Kind::Struct(&core_v1::ENDPOINT_PORT)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENDPOINTS: Type = Type { package: "k8s.io/api/core/v1", name: "Endpoints", atomic: false, fields: &[
+pub(super) static ENDPOINTS: Type = Type::new("k8s.io/api/core/v1", "Endpoints", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "subsets", go_name: "Subsets", go_type: "[]v1.EndpointSubset", kind: Kind::List(&Kind::Struct(&core_v1::ENDPOINT_SUBSET)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENDPOINTS_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "EndpointsList", atomic: false, fields: &[
+pub(super) static ENDPOINTS_LIST: Type = Type::new("k8s.io/api/core/v1", "EndpointsList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Endpoints", kind: Kind::List(&Kind::Struct(&core_v1::ENDPOINTS)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENV_FROM_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "EnvFromSource", atomic: false, fields: &[
+pub(super) static ENV_FROM_SOURCE: Type = Type::new("k8s.io/api/core/v1", "EnvFromSource", false, &[
     Field { name: "prefix", go_name: "Prefix", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "configMapRef", go_name: "ConfigMapRef", go_type: "*v1.ConfigMapEnvSource", kind: Kind::Struct(&core_v1::CONFIG_MAP_ENV_SOURCE), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.SecretEnvSource", kind: Kind::Struct(&core_v1::SECRET_ENV_SOURCE), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENV_VAR: Type = Type { package: "k8s.io/api/core/v1", name: "EnvVar", atomic: false, fields: &[
+pub(super) static ENV_VAR: Type = Type::new("k8s.io/api/core/v1", "EnvVar", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "value", go_name: "Value", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "valueFrom", go_name: "ValueFrom", go_type: "*v1.EnvVarSource", kind: Kind::Struct(&core_v1::ENV_VAR_SOURCE), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENV_VAR_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "EnvVarSource", atomic: false, fields: &[
+pub(super) static ENV_VAR_SOURCE: Type = Type::new("k8s.io/api/core/v1", "EnvVarSource", false, &[
     Field { name: "fieldRef", go_name: "FieldRef", go_type: "*v1.ObjectFieldSelector", kind: Kind::Struct(&core_v1::OBJECT_FIELD_SELECTOR), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "resourceFieldRef", go_name: "ResourceFieldRef", go_type: "*v1.ResourceFieldSelector", kind: Kind::Struct(&core_v1::RESOURCE_FIELD_SELECTOR), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "configMapKeyRef", go_name: "ConfigMapKeyRef", go_type: "*v1.ConfigMapKeySelector", kind: Kind::Struct(&core_v1::CONFIG_MAP_KEY_SELECTOR), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "secretKeyRef", go_name: "SecretKeyRef", go_type: "*v1.SecretKeySelector", kind: Kind::Struct(&core_v1::SECRET_KEY_SELECTOR), number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "fileKeyRef", go_name: "FileKeyRef", go_type: "*v1.FileKeySelector", kind: Kind::Struct(&core_v1::FILE_KEY_SELECTOR), number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EPHEMERAL_CONTAINER: Type = Type { package: "k8s.io/api/core/v1", name: "EphemeralContainer", atomic: false, fields: &[
+pub(super) static EPHEMERAL_CONTAINER: Type = Type::new("k8s.io/api/core/v1", "EphemeralContainer", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, embedded: &[1], ..FIELD },
     Field { name: "image", go_name: "Image", go_type: "string", kind: Kind::String, number: 2, embedded: &[1], omit_empty: true, ..FIELD },
     Field { name: "command", go_name: "Command", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, embedded: &[1], omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
@@ -470,10 +470,10 @@ pub(super) static EPHEMERAL_CONTAINER: Type = Type { package: "k8s.io/api/core/v
     Field { name: "stdinOnce", go_name: "StdinOnce", go_type: "bool", kind: Kind::Bool, number: 17, embedded: &[1], omit_empty: true, ..FIELD },
     Field { name: "tty", go_name: "TTY", go_type: "bool", kind: Kind::Bool, number: 18, embedded: &[1], omit_empty: true, ..FIELD },
     Field { name: "targetContainerName", go_name: "TargetContainerName", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EPHEMERAL_CONTAINER_COMMON: Type = Type { package: "k8s.io/api/core/v1", name: "EphemeralContainerCommon", atomic: false, fields: &[
+pub(super) static EPHEMERAL_CONTAINER_COMMON: Type = Type::new("k8s.io/api/core/v1", "EphemeralContainerCommon", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "image", go_name: "Image", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "command", go_name: "Command", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, ..FIELD },
@@ -499,15 +499,15 @@ pub(super) static EPHEMERAL_CONTAINER_COMMON: Type = Type { package: "k8s.io/api
     Field { name: "stdin", go_name: "Stdin", go_type: "bool", kind: Kind::Bool, number: 16, omit_empty: true, ..FIELD },
     Field { name: "stdinOnce", go_name: "StdinOnce", go_type: "bool", kind: Kind::Bool, number: 17, omit_empty: true, ..FIELD },
     Field { name: "tty", go_name: "TTY", go_type: "bool", kind: Kind::Bool, number: 18, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EPHEMERAL_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "EphemeralVolumeSource", atomic: false, fields: &[
+pub(super) static EPHEMERAL_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "EphemeralVolumeSource", false, &[
     Field { name: "volumeClaimTemplate", go_name: "VolumeClaimTemplate", go_type: "*v1.PersistentVolumeClaimTemplate", kind: Kind::Struct(&core_v1::PERSISTENT_VOLUME_CLAIM_TEMPLATE), number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EVENT: Type = Type { package: "k8s.io/api/core/v1", name: "Event", atomic: false, fields: &[
+pub(super) static EVENT: Type = Type::new("k8s.io/api/core/v1", "Event", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, ..FIELD },
@@ -525,152 +525,152 @@ pub(super) static EVENT: Type = Type { package: "k8s.io/api/core/v1", name: "Eve
     Field { name: "related", go_name: "Related", go_type: "*v1.ObjectReference", kind: Kind::Struct(&core_v1::OBJECT_REFERENCE), number: 13, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "reportingComponent", go_name: "ReportingController", go_type: "string", kind: Kind::String, number: 14, ..FIELD },
     Field { name: "reportingInstance", go_name: "ReportingInstance", go_type: "string", kind: Kind::String, number: 15, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EVENT_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "EventList", atomic: false, fields: &[
+pub(super) static EVENT_LIST: Type = Type::new("k8s.io/api/core/v1", "EventList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Event", kind: Kind::List(&Kind::Struct(&core_v1::EVENT)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EVENT_SERIES: Type = Type { package: "k8s.io/api/core/v1", name: "EventSeries", atomic: false, fields: &[
+pub(super) static EVENT_SERIES: Type = Type::new("k8s.io/api/core/v1", "EventSeries", false, &[
     Field { name: "count", go_name: "Count", go_type: "int32", kind: Kind::Int32, number: 1, omit_empty: true, ..FIELD },
     Field { name: "lastObservedTime", go_name: "LastObservedTime", go_type: "v1.MicroTime", kind: Kind::MicroTime, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EVENT_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "EventSource", atomic: false, fields: &[
+pub(super) static EVENT_SOURCE: Type = Type::new("k8s.io/api/core/v1", "EventSource", false, &[
     Field { name: "component", go_name: "Component", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "host", go_name: "Host", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EVICTION_RESPONDER: Type = Type { package: "k8s.io/api/core/v1", name: "EvictionResponder", atomic: true, fields: &[
+pub(super) static EVICTION_RESPONDER: Type = Type::new("k8s.io/api/core/v1", "EvictionResponder", true, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "priority", go_name: "Priority", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EXEC_ACTION: Type = Type { package: "k8s.io/api/core/v1", name: "ExecAction", atomic: false, fields: &[
+pub(super) static EXEC_ACTION: Type = Type::new("k8s.io/api/core/v1", "ExecAction", false, &[
     Field { name: "command", go_name: "Command", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FC_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "FCVolumeSource", atomic: false, fields: &[
+pub(super) static FC_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "FCVolumeSource", false, &[
     Field { name: "targetWWNs", go_name: "TargetWWNs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "lun", go_name: "Lun", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 4, omit_empty: true, ..FIELD },
     Field { name: "wwids", go_name: "WWIDs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 5, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FILE_KEY_SELECTOR: Type = Type { package: "k8s.io/api/core/v1", name: "FileKeySelector", atomic: true, fields: &[
+pub(super) static FILE_KEY_SELECTOR: Type = Type::new("k8s.io/api/core/v1", "FileKeySelector", true, &[
     Field { name: "volumeName", go_name: "VolumeName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "optional", go_name: "Optional", go_type: "*bool", kind: Kind::Bool, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FLEX_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "FlexPersistentVolumeSource", atomic: false, fields: &[
+pub(super) static FLEX_PERSISTENT_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "FlexPersistentVolumeSource", false, &[
     Field { name: "driver", go_name: "Driver", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.SecretReference", kind: Kind::Struct(&core_v1::SECRET_REFERENCE), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 4, omit_empty: true, ..FIELD },
     Field { name: "options", go_name: "Options", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FLEX_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "FlexVolumeSource", atomic: false, fields: &[
+pub(super) static FLEX_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "FlexVolumeSource", false, &[
     Field { name: "driver", go_name: "Driver", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.LocalObjectReference", kind: Kind::Struct(&core_v1::LOCAL_OBJECT_REFERENCE), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 4, omit_empty: true, ..FIELD },
     Field { name: "options", go_name: "Options", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FLOCKER_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "FlockerVolumeSource", atomic: false, fields: &[
+pub(super) static FLOCKER_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "FlockerVolumeSource", false, &[
     Field { name: "datasetName", go_name: "DatasetName", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "datasetUUID", go_name: "DatasetUUID", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static GCE_PERSISTENT_DISK_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "GCEPersistentDiskVolumeSource", atomic: false, fields: &[
+pub(super) static GCE_PERSISTENT_DISK_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "GCEPersistentDiskVolumeSource", false, &[
     Field { name: "pdName", go_name: "PDName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "partition", go_name: "Partition", go_type: "int32", kind: Kind::Int32, number: 3, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static GRPC_ACTION: Type = Type { package: "k8s.io/api/core/v1", name: "GRPCAction", atomic: false, fields: &[
+pub(super) static GRPC_ACTION: Type = Type::new("k8s.io/api/core/v1", "GRPCAction", false, &[
     Field { name: "port", go_name: "Port", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "service", go_name: "Service", go_type: "*string", kind: Kind::String, number: 2, pointer: true, ..FIELD },
     Field { name: "mode", go_name: "Mode", go_type: "*v1.GRPCProbeMode", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static GIT_REPO_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "GitRepoVolumeSource", atomic: false, fields: &[
+pub(super) static GIT_REPO_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "GitRepoVolumeSource", false, &[
     Field { name: "repository", go_name: "Repository", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "revision", go_name: "Revision", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "directory", go_name: "Directory", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static GLUSTERFS_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "GlusterfsPersistentVolumeSource", atomic: false, fields: &[
+pub(super) static GLUSTERFS_PERSISTENT_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "GlusterfsPersistentVolumeSource", false, &[
     Field { name: "endpoints", go_name: "EndpointsName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
     Field { name: "endpointsNamespace", go_name: "EndpointsNamespace", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static GLUSTERFS_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "GlusterfsVolumeSource", atomic: false, fields: &[
+pub(super) static GLUSTERFS_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "GlusterfsVolumeSource", false, &[
     Field { name: "endpoints", go_name: "EndpointsName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HTTP_GET_ACTION: Type = Type { package: "k8s.io/api/core/v1", name: "HTTPGetAction", atomic: false, fields: &[
+pub(super) static HTTP_GET_ACTION: Type = Type::new("k8s.io/api/core/v1", "HTTPGetAction", false, &[
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "port", go_name: "Port", go_type: "intstr.IntOrString", kind: Kind::IntOrString, number: 2, ..FIELD },
     Field { name: "host", go_name: "Host", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "scheme", go_name: "Scheme", go_type: "v1.URIScheme", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "httpHeaders", go_name: "HTTPHeaders", go_type: "[]v1.HTTPHeader", kind: Kind::List(&Kind::Struct(&core_v1::HTTP_HEADER)), number: 5, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "protocol", go_name: "Protocol", go_type: "*v1.HTTPProtocol", kind: Kind::String, number: 6, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HTTP_HEADER: Type = Type { package: "k8s.io/api/core/v1", name: "HTTPHeader", atomic: false, fields: &[
+pub(super) static HTTP_HEADER: Type = Type::new("k8s.io/api/core/v1", "HTTPHeader", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "value", go_name: "Value", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HOST_ALIAS: Type = Type { package: "k8s.io/api/core/v1", name: "HostAlias", atomic: false, fields: &[
+pub(super) static HOST_ALIAS: Type = Type::new("k8s.io/api/core/v1", "HostAlias", false, &[
     Field { name: "ip", go_name: "IP", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "hostnames", go_name: "Hostnames", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HOST_IP: Type = Type { package: "k8s.io/api/core/v1", name: "HostIP", atomic: false, fields: &[
+pub(super) static HOST_IP: Type = Type::new("k8s.io/api/core/v1", "HostIP", false, &[
     Field { name: "ip", go_name: "IP", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HOST_PATH_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "HostPathVolumeSource", atomic: false, fields: &[
+pub(super) static HOST_PATH_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "HostPathVolumeSource", false, &[
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "type", go_name: "Type", go_type: "*v1.HostPathType", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ISCSI_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "ISCSIPersistentVolumeSource", atomic: false, fields: &[
+pub(super) static ISCSI_PERSISTENT_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "ISCSIPersistentVolumeSource", false, &[
     Field { name: "targetPortal", go_name: "TargetPortal", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "iqn", go_name: "IQN", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lun", go_name: "Lun", go_type: "int32", kind: Kind::Int32, number: 3, ..FIELD },
@@ -682,10 +682,10 @@ pub(super) static ISCSI_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io
     Field { name: "chapAuthSession", go_name: "SessionCHAPAuth", go_type: "bool", kind: Kind::Bool, number: 11, omit_empty: true, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.SecretReference", kind: Kind::Struct(&core_v1::SECRET_REFERENCE), number: 10, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "initiatorName", go_name: "InitiatorName", go_type: "*string", kind: Kind::String, number: 12, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ISCSI_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "ISCSIVolumeSource", atomic: false, fields: &[
+pub(super) static ISCSI_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "ISCSIVolumeSource", false, &[
     Field { name: "targetPortal", go_name: "TargetPortal", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "iqn", go_name: "IQN", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lun", go_name: "Lun", go_type: "int32", kind: Kind::Int32, number: 3, ..FIELD },
@@ -697,290 +697,290 @@ pub(super) static ISCSI_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v
     Field { name: "chapAuthSession", go_name: "SessionCHAPAuth", go_type: "bool", kind: Kind::Bool, number: 11, omit_empty: true, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.LocalObjectReference", kind: Kind::Struct(&core_v1::LOCAL_OBJECT_REFERENCE), number: 10, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "initiatorName", go_name: "InitiatorName", go_type: "*string", kind: Kind::String, number: 12, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static IMAGE_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "ImageVolumeSource", atomic: false, fields: &[
+pub(super) static IMAGE_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "ImageVolumeSource", false, &[
     Field { name: "reference", go_name: "Reference", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "pullPolicy", go_name: "PullPolicy", go_type: "v1.PullPolicy", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static IMAGE_VOLUME_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "ImageVolumeStatus", atomic: false, fields: &[
+pub(super) static IMAGE_VOLUME_STATUS: Type = Type::new("k8s.io/api/core/v1", "ImageVolumeStatus", false, &[
     Field { name: "imageRef", go_name: "ImageRef", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static KEY_TO_PATH: Type = Type { package: "k8s.io/api/core/v1", name: "KeyToPath", atomic: false, fields: &[
+pub(super) static KEY_TO_PATH: Type = Type::new("k8s.io/api/core/v1", "KeyToPath", false, &[
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "mode", go_name: "Mode", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "user", go_name: "User", go_type: "*int64", kind: Kind::Int64, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LIFECYCLE: Type = Type { package: "k8s.io/api/core/v1", name: "Lifecycle", atomic: false, fields: &[
+pub(super) static LIFECYCLE: Type = Type::new("k8s.io/api/core/v1", "Lifecycle", false, &[
     Field { name: "postStart", go_name: "PostStart", go_type: "*v1.LifecycleHandler", kind: Kind::Struct(&core_v1::LIFECYCLE_HANDLER), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "preStop", go_name: "PreStop", go_type: "*v1.LifecycleHandler", kind: Kind::Struct(&core_v1::LIFECYCLE_HANDLER), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "stopSignal", go_name: "StopSignal", go_type: "*v1.Signal", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LIFECYCLE_HANDLER: Type = Type { package: "k8s.io/api/core/v1", name: "LifecycleHandler", atomic: false, fields: &[
+pub(super) static LIFECYCLE_HANDLER: Type = Type::new("k8s.io/api/core/v1", "LifecycleHandler", false, &[
     Field { name: "exec", go_name: "Exec", go_type: "*v1.ExecAction", kind: Kind::Struct(&core_v1::EXEC_ACTION), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "httpGet", go_name: "HTTPGet", go_type: "*v1.HTTPGetAction", kind: Kind::Struct(&core_v1::HTTP_GET_ACTION), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "tcpSocket", go_name: "TCPSocket", go_type: "*v1.TCPSocketAction", kind: Kind::Struct(&core_v1::TCP_SOCKET_ACTION), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "sleep", go_name: "Sleep", go_type: "*v1.SleepAction", kind: Kind::Struct(&core_v1::SLEEP_ACTION), number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LIMIT_RANGE: Type = Type { package: "k8s.io/api/core/v1", name: "LimitRange", atomic: false, fields: &[
+pub(super) static LIMIT_RANGE: Type = Type::new("k8s.io/api/core/v1", "LimitRange", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.LimitRangeSpec", kind: Kind::Struct(&core_v1::LIMIT_RANGE_SPEC), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LIMIT_RANGE_ITEM: Type = Type { package: "k8s.io/api/core/v1", name: "LimitRangeItem", atomic: false, fields: &[
+pub(super) static LIMIT_RANGE_ITEM: Type = Type::new("k8s.io/api/core/v1", "LimitRangeItem", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.LimitType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "max", go_name: "Max", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 2, omit_empty: true, ..FIELD },
     Field { name: "min", go_name: "Min", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 3, omit_empty: true, ..FIELD },
     Field { name: "default", go_name: "Default", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 4, omit_empty: true, ..FIELD },
     Field { name: "defaultRequest", go_name: "DefaultRequest", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 5, omit_empty: true, ..FIELD },
     Field { name: "maxLimitRequestRatio", go_name: "MaxLimitRequestRatio", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LIMIT_RANGE_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "LimitRangeList", atomic: false, fields: &[
+pub(super) static LIMIT_RANGE_LIST: Type = Type::new("k8s.io/api/core/v1", "LimitRangeList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.LimitRange", kind: Kind::List(&Kind::Struct(&core_v1::LIMIT_RANGE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LIMIT_RANGE_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: "LimitRangeSpec", atomic: false, fields: &[
+pub(super) static LIMIT_RANGE_SPEC: Type = Type::new("k8s.io/api/core/v1", "LimitRangeSpec", false, &[
     Field { name: "limits", go_name: "Limits", go_type: "[]v1.LimitRangeItem", kind: Kind::List(&Kind::Struct(&core_v1::LIMIT_RANGE_ITEM)), number: 1, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LINUX_CONTAINER_USER: Type = Type { package: "k8s.io/api/core/v1", name: "LinuxContainerUser", atomic: false, fields: &[
+pub(super) static LINUX_CONTAINER_USER: Type = Type::new("k8s.io/api/core/v1", "LinuxContainerUser", false, &[
     Field { name: "uid", go_name: "UID", go_type: "int64", kind: Kind::Int64, number: 1, ..FIELD },
     Field { name: "gid", go_name: "GID", go_type: "int64", kind: Kind::Int64, number: 2, ..FIELD },
     Field { name: "supplementalGroups", go_name: "SupplementalGroups", go_type: "[]int64", kind: Kind::List(&Kind::Int64), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LIST: Type = Type { package: "k8s.io/api/core/v1", name: "List", atomic: false, fields: &[
+pub(super) static LIST: Type = Type::new("k8s.io/api/core/v1", "List", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]runtime.RawExtension", kind: Kind::List(&Kind::Any), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LOAD_BALANCER_INGRESS: Type = Type { package: "k8s.io/api/core/v1", name: "LoadBalancerIngress", atomic: false, fields: &[
+pub(super) static LOAD_BALANCER_INGRESS: Type = Type::new("k8s.io/api/core/v1", "LoadBalancerIngress", false, &[
     Field { name: "ip", go_name: "IP", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "hostname", go_name: "Hostname", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "ipMode", go_name: "IPMode", go_type: "*v1.LoadBalancerIPMode", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "ports", go_name: "Ports", go_type: "[]v1.PortStatus", kind: Kind::List(&Kind::Struct(&core_v1::PORT_STATUS)), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LOAD_BALANCER_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "LoadBalancerStatus", atomic: false, fields: &[
+pub(super) static LOAD_BALANCER_STATUS: Type = Type::new("k8s.io/api/core/v1", "LoadBalancerStatus", false, &[
     Field { name: "ingress", go_name: "Ingress", go_type: "[]v1.LoadBalancerIngress", kind: Kind::List(&Kind::Struct(&core_v1::LOAD_BALANCER_INGRESS)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LOCAL_OBJECT_REFERENCE: Type = Type { package: "k8s.io/api/core/v1", name: "LocalObjectReference", atomic: true, fields: &[
+pub(super) static LOCAL_OBJECT_REFERENCE: Type = Type::new("k8s.io/api/core/v1", "LocalObjectReference", true, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LOCAL_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "LocalVolumeSource", atomic: false, fields: &[
+pub(super) static LOCAL_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "LocalVolumeSource", false, &[
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MODIFY_VOLUME_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "ModifyVolumeStatus", atomic: false, fields: &[
+pub(super) static MODIFY_VOLUME_STATUS: Type = Type::new("k8s.io/api/core/v1", "ModifyVolumeStatus", false, &[
     Field { name: "targetVolumeAttributesClassName", go_name: "TargetVolumeAttributesClassName", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.PersistentVolumeClaimModifyVolumeStatus", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NFS_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "NFSVolumeSource", atomic: false, fields: &[
+pub(super) static NFS_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "NFSVolumeSource", false, &[
     Field { name: "server", go_name: "Server", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NAMESPACE: Type = Type { package: "k8s.io/api/core/v1", name: "Namespace", atomic: false, fields: &[
+pub(super) static NAMESPACE: Type = Type::new("k8s.io/api/core/v1", "Namespace", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.NamespaceSpec", kind: Kind::Struct(&core_v1::NAMESPACE_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.NamespaceStatus", kind: Kind::Struct(&core_v1::NAMESPACE_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NAMESPACE_CONDITION: Type = Type { package: "k8s.io/api/core/v1", name: "NamespaceCondition", atomic: false, fields: &[
+pub(super) static NAMESPACE_CONDITION: Type = Type::new("k8s.io/api/core/v1", "NamespaceCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.NamespaceConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 4, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NAMESPACE_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "NamespaceList", atomic: false, fields: &[
+pub(super) static NAMESPACE_LIST: Type = Type::new("k8s.io/api/core/v1", "NamespaceList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Namespace", kind: Kind::List(&Kind::Struct(&core_v1::NAMESPACE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NAMESPACE_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: "NamespaceSpec", atomic: false, fields: &[
+pub(super) static NAMESPACE_SPEC: Type = Type::new("k8s.io/api/core/v1", "NamespaceSpec", false, &[
     Field { name: "finalizers", go_name: "Finalizers", go_type: "[]v1.FinalizerName", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NAMESPACE_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "NamespaceStatus", atomic: false, fields: &[
+pub(super) static NAMESPACE_STATUS: Type = Type::new("k8s.io/api/core/v1", "NamespaceStatus", false, &[
     Field { name: "phase", go_name: "Phase", go_type: "v1.NamespacePhase", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.NamespaceCondition", kind: Kind::List(&Kind::Struct(&core_v1::NAMESPACE_CONDITION)), number: 2, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE: Type = Type { package: "k8s.io/api/core/v1", name: "Node", atomic: false, fields: &[
+pub(super) static NODE: Type = Type::new("k8s.io/api/core/v1", "Node", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.NodeSpec", kind: Kind::Struct(&core_v1::NODE_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.NodeStatus", kind: Kind::Struct(&core_v1::NODE_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_ADDRESS: Type = Type { package: "k8s.io/api/core/v1", name: "NodeAddress", atomic: false, fields: &[
+pub(super) static NODE_ADDRESS: Type = Type::new("k8s.io/api/core/v1", "NodeAddress", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.NodeAddressType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "address", go_name: "Address", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_AFFINITY: Type = Type { package: "k8s.io/api/core/v1", name: "NodeAffinity", atomic: false, fields: &[
+pub(super) static NODE_AFFINITY: Type = Type::new("k8s.io/api/core/v1", "NodeAffinity", false, &[
     Field { name: "requiredDuringSchedulingIgnoredDuringExecution", go_name: "RequiredDuringSchedulingIgnoredDuringExecution", go_type: "*v1.NodeSelector", kind: Kind::Struct(&core_v1::NODE_SELECTOR), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "preferredDuringSchedulingIgnoredDuringExecution", go_name: "PreferredDuringSchedulingIgnoredDuringExecution", go_type: "[]v1.PreferredSchedulingTerm", kind: Kind::List(&Kind::Struct(&core_v1::PREFERRED_SCHEDULING_TERM)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_ALLOCATABLE_MAPPED_RESOURCES: Type = Type { package: "k8s.io/api/core/v1", name: "NodeAllocatableMappedResources", atomic: false, fields: &[
+pub(super) static NODE_ALLOCATABLE_MAPPED_RESOURCES: Type = Type::new("k8s.io/api/core/v1", "NodeAllocatableMappedResources", false, &[
     Field { name: "name", go_name: "Name", go_type: "v1.ResourceName", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "quantity", go_name: "Quantity", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 2, pointer: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_ALLOCATABLE_OVERHEAD_RESOURCES: Type = Type { package: "k8s.io/api/core/v1", name: "NodeAllocatableOverheadResources", atomic: false, fields: &[
+pub(super) static NODE_ALLOCATABLE_OVERHEAD_RESOURCES: Type = Type::new("k8s.io/api/core/v1", "NodeAllocatableOverheadResources", false, &[
     Field { name: "name", go_name: "Name", go_type: "v1.ResourceName", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "perPod", go_name: "PerPod", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "perContainer", go_name: "PerContainer", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_ALLOCATABLE_RESOURCE_CLAIM_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "NodeAllocatableResourceClaimStatus", atomic: false, fields: &[
+pub(super) static NODE_ALLOCATABLE_RESOURCE_CLAIM_STATUS: Type = Type::new("k8s.io/api/core/v1", "NodeAllocatableResourceClaimStatus", false, &[
     Field { name: "resourceClaimName", go_name: "ResourceClaimName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "containers", go_name: "Containers", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Set), ..FIELD },
     Field { name: "mapping", go_name: "Mapping", go_type: "[]v1.NodeAllocatableMappedResources", kind: Kind::List(&Kind::Struct(&core_v1::NODE_ALLOCATABLE_MAPPED_RESOURCES)), number: 4, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
     Field { name: "overhead", go_name: "Overhead", go_type: "[]v1.NodeAllocatableOverheadResources", kind: Kind::List(&Kind::Struct(&core_v1::NODE_ALLOCATABLE_OVERHEAD_RESOURCES)), number: 5, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_CONDITION: Type = Type { package: "k8s.io/api/core/v1", name: "NodeCondition", atomic: false, fields: &[
+pub(super) static NODE_CONDITION: Type = Type::new("k8s.io/api/core/v1", "NodeCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.NodeConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastHeartbeatTime", go_name: "LastHeartbeatTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 4, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_CONFIG_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "NodeConfigSource", atomic: false, fields: &[
+pub(super) static NODE_CONFIG_SOURCE: Type = Type::new("k8s.io/api/core/v1", "NodeConfigSource", false, &[
     Field { name: "configMap", go_name: "ConfigMap", go_type: "*v1.ConfigMapNodeConfigSource", kind: Kind::Struct(&core_v1::CONFIG_MAP_NODE_CONFIG_SOURCE), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_CONFIG_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "NodeConfigStatus", atomic: false, fields: &[
+pub(super) static NODE_CONFIG_STATUS: Type = Type::new("k8s.io/api/core/v1", "NodeConfigStatus", false, &[
     Field { name: "assigned", go_name: "Assigned", go_type: "*v1.NodeConfigSource", kind: Kind::Struct(&core_v1::NODE_CONFIG_SOURCE), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "active", go_name: "Active", go_type: "*v1.NodeConfigSource", kind: Kind::Struct(&core_v1::NODE_CONFIG_SOURCE), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "lastKnownGood", go_name: "LastKnownGood", go_type: "*v1.NodeConfigSource", kind: Kind::Struct(&core_v1::NODE_CONFIG_SOURCE), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "error", go_name: "Error", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_DAEMON_ENDPOINTS: Type = Type { package: "k8s.io/api/core/v1", name: "NodeDaemonEndpoints", atomic: false, fields: &[
+pub(super) static NODE_DAEMON_ENDPOINTS: Type = Type::new("k8s.io/api/core/v1", "NodeDaemonEndpoints", false, &[
     Field { name: "kubeletEndpoint", go_name: "KubeletEndpoint", go_type: "v1.DaemonEndpoint", kind: Kind::Struct(&core_v1::DAEMON_ENDPOINT), number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_FEATURES: Type = Type { package: "k8s.io/api/core/v1", name: "NodeFeatures", atomic: false, fields: &[
+pub(super) static NODE_FEATURES: Type = Type::new("k8s.io/api/core/v1", "NodeFeatures", false, &[
     Field { name: "supplementalGroupsPolicy", go_name: "SupplementalGroupsPolicy", go_type: "*bool", kind: Kind::Bool, number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "NodeList", atomic: false, fields: &[
+pub(super) static NODE_LIST: Type = Type::new("k8s.io/api/core/v1", "NodeList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Node", kind: Kind::List(&Kind::Struct(&core_v1::NODE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_POD_PREEMPTION_POLICY: Type = Type { package: "k8s.io/api/core/v1", name: "NodePodPreemptionPolicy", atomic: false, fields: &[
+pub(super) static NODE_POD_PREEMPTION_POLICY: Type = Type::new("k8s.io/api/core/v1", "NodePodPreemptionPolicy", false, &[
     Field { name: "disableResizePreemption", go_name: "DisableResizePreemption", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Set), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_PROXY_OPTIONS: Type = Type { package: "k8s.io/api/core/v1", name: "NodeProxyOptions", atomic: false, fields: &[
+pub(super) static NODE_PROXY_OPTIONS: Type = Type::new("k8s.io/api/core/v1", "NodeProxyOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_RUNTIME_HANDLER: Type = Type { package: "k8s.io/api/core/v1", name: "NodeRuntimeHandler", atomic: false, fields: &[
+pub(super) static NODE_RUNTIME_HANDLER: Type = Type::new("k8s.io/api/core/v1", "NodeRuntimeHandler", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "features", go_name: "Features", go_type: "*v1.NodeRuntimeHandlerFeatures", kind: Kind::Struct(&core_v1::NODE_RUNTIME_HANDLER_FEATURES), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_RUNTIME_HANDLER_FEATURES: Type = Type { package: "k8s.io/api/core/v1", name: "NodeRuntimeHandlerFeatures", atomic: false, fields: &[
+pub(super) static NODE_RUNTIME_HANDLER_FEATURES: Type = Type::new("k8s.io/api/core/v1", "NodeRuntimeHandlerFeatures", false, &[
     Field { name: "recursiveReadOnlyMounts", go_name: "RecursiveReadOnlyMounts", go_type: "*bool", kind: Kind::Bool, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "userNamespaces", go_name: "UserNamespaces", go_type: "*bool", kind: Kind::Bool, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_SELECTOR: Type = Type { package: "k8s.io/api/core/v1", name: "NodeSelector", atomic: true, fields: &[
+pub(super) static NODE_SELECTOR: Type = Type::new("k8s.io/api/core/v1", "NodeSelector", true, &[
     Field { name: "nodeSelectorTerms", go_name: "NodeSelectorTerms", go_type: "[]v1.NodeSelectorTerm", kind: Kind::List(&Kind::Struct(&core_v1::NODE_SELECTOR_TERM)), number: 1, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_SELECTOR_REQUIREMENT: Type = Type { package: "k8s.io/api/core/v1", name: "NodeSelectorRequirement", atomic: false, fields: &[
+pub(super) static NODE_SELECTOR_REQUIREMENT: Type = Type::new("k8s.io/api/core/v1", "NodeSelectorRequirement", false, &[
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "operator", go_name: "Operator", go_type: "v1.NodeSelectorOperator", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "values", go_name: "Values", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_SELECTOR_TERM: Type = Type { package: "k8s.io/api/core/v1", name: "NodeSelectorTerm", atomic: true, fields: &[
+pub(super) static NODE_SELECTOR_TERM: Type = Type::new("k8s.io/api/core/v1", "NodeSelectorTerm", true, &[
     Field { name: "matchExpressions", go_name: "MatchExpressions", go_type: "[]v1.NodeSelectorRequirement", kind: Kind::List(&Kind::Struct(&core_v1::NODE_SELECTOR_REQUIREMENT)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "matchFields", go_name: "MatchFields", go_type: "[]v1.NodeSelectorRequirement", kind: Kind::List(&Kind::Struct(&core_v1::NODE_SELECTOR_REQUIREMENT)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "matchCELExpressions", go_name: "MatchCELExpressions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, added: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: "NodeSpec", atomic: false, fields: &[
+pub(super) static NODE_SPEC: Type = Type::new("k8s.io/api/core/v1", "NodeSpec", false, &[
     Field { name: "podCIDR", go_name: "PodCIDR", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "podCIDRs", go_name: "PodCIDRs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 7, omit_empty: true, list: Some(ListType::Set), patch: Some("merge"), ..FIELD },
     Field { name: "providerID", go_name: "ProviderID", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -989,10 +989,10 @@ pub(super) static NODE_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: 
     Field { name: "configSource", go_name: "ConfigSource", go_type: "*v1.NodeConfigSource", kind: Kind::Struct(&core_v1::NODE_CONFIG_SOURCE), number: 6, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "externalID", go_name: "DoNotUseExternalID", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "podPreemptionPolicy", go_name: "PodPreemptionPolicy", go_type: "*v1.NodePodPreemptionPolicy", kind: Kind::Struct(&core_v1::NODE_POD_PREEMPTION_POLICY), number: 8, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "NodeStatus", atomic: false, fields: &[
+pub(super) static NODE_STATUS: Type = Type::new("k8s.io/api/core/v1", "NodeStatus", false, &[
     Field { name: "capacity", go_name: "Capacity", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 1, omit_empty: true, ..FIELD },
     Field { name: "allocatable", go_name: "Allocatable", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 2, omit_empty: true, ..FIELD },
     Field { name: "phase", go_name: "Phase", go_type: "v1.NodePhase", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -1007,15 +1007,15 @@ pub(super) static NODE_STATUS: Type = Type { package: "k8s.io/api/core/v1", name
     Field { name: "runtimeHandlers", go_name: "RuntimeHandlers", go_type: "[]v1.NodeRuntimeHandler", kind: Kind::List(&Kind::Struct(&core_v1::NODE_RUNTIME_HANDLER)), number: 12, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "features", go_name: "Features", go_type: "*v1.NodeFeatures", kind: Kind::Struct(&core_v1::NODE_FEATURES), number: 13, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "declaredFeatures", go_name: "DeclaredFeatures", go_type: "[]string", kind: Kind::List(&Kind::String), number: 14, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_SWAP_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "NodeSwapStatus", atomic: false, fields: &[
+pub(super) static NODE_SWAP_STATUS: Type = Type::new("k8s.io/api/core/v1", "NodeSwapStatus", false, &[
     Field { name: "capacity", go_name: "Capacity", go_type: "*int64", kind: Kind::Int64, number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_SYSTEM_INFO: Type = Type { package: "k8s.io/api/core/v1", name: "NodeSystemInfo", atomic: false, fields: &[
+pub(super) static NODE_SYSTEM_INFO: Type = Type::new("k8s.io/api/core/v1", "NodeSystemInfo", false, &[
     Field { name: "machineID", go_name: "MachineID", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "systemUUID", go_name: "SystemUUID", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "bootID", go_name: "BootID", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
@@ -1028,16 +1028,16 @@ pub(super) static NODE_SYSTEM_INFO: Type = Type { package: "k8s.io/api/core/v1",
     Field { name: "architecture", go_name: "Architecture", go_type: "string", kind: Kind::String, number: 10, ..FIELD },
     Field { name: "swap", go_name: "Swap", go_type: "*v1.NodeSwapStatus", kind: Kind::Struct(&core_v1::NODE_SWAP_STATUS), number: 11, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "runningInUserNamespace", go_name: "RunningInUserNamespace", go_type: "*bool", kind: Kind::Bool, number: 12, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static OBJECT_FIELD_SELECTOR: Type = Type { package: "k8s.io/api/core/v1", name: "ObjectFieldSelector", atomic: true, fields: &[
+pub(super) static OBJECT_FIELD_SELECTOR: Type = Type::new("k8s.io/api/core/v1", "ObjectFieldSelector", true, &[
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "fieldPath", go_name: "FieldPath", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static OBJECT_REFERENCE: Type = Type { package: "k8s.io/api/core/v1", name: "ObjectReference", atomic: true, fields: &[
+pub(super) static OBJECT_REFERENCE: Type = Type::new("k8s.io/api/core/v1", "ObjectReference", true, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -1045,46 +1045,46 @@ pub(super) static OBJECT_REFERENCE: Type = Type { package: "k8s.io/api/core/v1",
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "resourceVersion", go_name: "ResourceVersion", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
     Field { name: "fieldPath", go_name: "FieldPath", go_type: "string", kind: Kind::String, number: 7, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolume", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME: Type = Type::new("k8s.io/api/core/v1", "PersistentVolume", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.PersistentVolumeSpec", kind: Kind::Struct(&core_v1::PERSISTENT_VOLUME_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.PersistentVolumeStatus", kind: Kind::Struct(&core_v1::PERSISTENT_VOLUME_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME_CLAIM: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolumeClaim", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME_CLAIM: Type = Type::new("k8s.io/api/core/v1", "PersistentVolumeClaim", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.PersistentVolumeClaimSpec", kind: Kind::Struct(&core_v1::PERSISTENT_VOLUME_CLAIM_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.PersistentVolumeClaimStatus", kind: Kind::Struct(&core_v1::PERSISTENT_VOLUME_CLAIM_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME_CLAIM_CONDITION: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolumeClaimCondition", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME_CLAIM_CONDITION: Type = Type::new("k8s.io/api/core/v1", "PersistentVolumeClaimCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.PersistentVolumeClaimConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastProbeTime", go_name: "LastProbeTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 4, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME_CLAIM_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolumeClaimList", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME_CLAIM_LIST: Type = Type::new("k8s.io/api/core/v1", "PersistentVolumeClaimList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.PersistentVolumeClaim", kind: Kind::List(&Kind::Struct(&core_v1::PERSISTENT_VOLUME_CLAIM)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME_CLAIM_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolumeClaimSpec", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME_CLAIM_SPEC: Type = Type::new("k8s.io/api/core/v1", "PersistentVolumeClaimSpec", false, &[
     Field { name: "accessModes", go_name: "AccessModes", go_type: "[]v1.PersistentVolumeAccessMode", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "selector", go_name: "Selector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "resources", go_name: "Resources", go_type: "v1.VolumeResourceRequirements", kind: Kind::Struct(&core_v1::VOLUME_RESOURCE_REQUIREMENTS), number: 2, omit_empty: true, ..FIELD },
@@ -1094,10 +1094,10 @@ pub(super) static PERSISTENT_VOLUME_CLAIM_SPEC: Type = Type { package: "k8s.io/a
     Field { name: "dataSource", go_name: "DataSource", go_type: "*v1.TypedLocalObjectReference", kind: Kind::Struct(&core_v1::TYPED_LOCAL_OBJECT_REFERENCE), number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "dataSourceRef", go_name: "DataSourceRef", go_type: "*v1.TypedObjectReference", kind: Kind::Struct(&core_v1::TYPED_OBJECT_REFERENCE), number: 8, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "volumeAttributesClassName", go_name: "VolumeAttributesClassName", go_type: "*string", kind: Kind::String, number: 9, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME_CLAIM_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolumeClaimStatus", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME_CLAIM_STATUS: Type = Type::new("k8s.io/api/core/v1", "PersistentVolumeClaimStatus", false, &[
     Field { name: "phase", go_name: "Phase", go_type: "v1.PersistentVolumeClaimPhase", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "accessModes", go_name: "AccessModes", go_type: "[]v1.PersistentVolumeAccessMode", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "capacity", go_name: "Capacity", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 3, omit_empty: true, ..FIELD },
@@ -1107,30 +1107,30 @@ pub(super) static PERSISTENT_VOLUME_CLAIM_STATUS: Type = Type { package: "k8s.io
     Field { name: "currentVolumeAttributesClassName", go_name: "CurrentVolumeAttributesClassName", go_type: "*string", kind: Kind::String, number: 8, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "modifyVolumeStatus", go_name: "ModifyVolumeStatus", go_type: "*v1.ModifyVolumeStatus", kind: Kind::Struct(&core_v1::MODIFY_VOLUME_STATUS), number: 9, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "healthStatus", go_name: "HealthStatus", go_type: "*v1.VolumeHealthStatus", kind: Kind::Struct(&core_v1::VOLUME_HEALTH_STATUS), number: 10, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME_CLAIM_TEMPLATE: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolumeClaimTemplate", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME_CLAIM_TEMPLATE: Type = Type::new("k8s.io/api/core/v1", "PersistentVolumeClaimTemplate", false, &[
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.PersistentVolumeClaimSpec", kind: Kind::Struct(&core_v1::PERSISTENT_VOLUME_CLAIM_SPEC), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME_CLAIM_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolumeClaimVolumeSource", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME_CLAIM_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "PersistentVolumeClaimVolumeSource", false, &[
     Field { name: "claimName", go_name: "ClaimName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolumeList", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME_LIST: Type = Type::new("k8s.io/api/core/v1", "PersistentVolumeList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.PersistentVolume", kind: Kind::List(&Kind::Struct(&core_v1::PERSISTENT_VOLUME)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolumeSource", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "PersistentVolumeSource", false, &[
     Field { name: "gcePersistentDisk", go_name: "GCEPersistentDisk", go_type: "*v1.GCEPersistentDiskVolumeSource", kind: Kind::Struct(&core_v1::GCE_PERSISTENT_DISK_VOLUME_SOURCE), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "awsElasticBlockStore", go_name: "AWSElasticBlockStore", go_type: "*v1.AWSElasticBlockStoreVolumeSource", kind: Kind::Struct(&core_v1::AWS_ELASTIC_BLOCK_STORE_VOLUME_SOURCE), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "hostPath", go_name: "HostPath", go_type: "*v1.HostPathVolumeSource", kind: Kind::Struct(&core_v1::HOST_PATH_VOLUME_SOURCE), number: 3, pointer: true, omit_empty: true, ..FIELD },
@@ -1153,10 +1153,10 @@ pub(super) static PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/c
     Field { name: "local", go_name: "Local", go_type: "*v1.LocalVolumeSource", kind: Kind::Struct(&core_v1::LOCAL_VOLUME_SOURCE), number: 20, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "storageos", go_name: "StorageOS", go_type: "*v1.StorageOSPersistentVolumeSource", kind: Kind::Struct(&core_v1::STORAGE_OS_PERSISTENT_VOLUME_SOURCE), number: 21, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "csi", go_name: "CSI", go_type: "*v1.CSIPersistentVolumeSource", kind: Kind::Struct(&core_v1::CSI_PERSISTENT_VOLUME_SOURCE), number: 22, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolumeSpec", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME_SPEC: Type = Type::new("k8s.io/api/core/v1", "PersistentVolumeSpec", false, &[
     Field { name: "capacity", go_name: "Capacity", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 1, omit_empty: true, ..FIELD },
     Field { name: "gcePersistentDisk", go_name: "GCEPersistentDisk", go_type: "*v1.GCEPersistentDiskVolumeSource", kind: Kind::Struct(&core_v1::GCE_PERSISTENT_DISK_VOLUME_SOURCE), number: 1, embedded: &[2], pointer: true, omit_empty: true, ..FIELD },
     Field { name: "awsElasticBlockStore", go_name: "AWSElasticBlockStore", go_type: "*v1.AWSElasticBlockStoreVolumeSource", kind: Kind::Struct(&core_v1::AWS_ELASTIC_BLOCK_STORE_VOLUME_SOURCE), number: 2, embedded: &[2], pointer: true, omit_empty: true, ..FIELD },
@@ -1188,55 +1188,55 @@ pub(super) static PERSISTENT_VOLUME_SPEC: Type = Type { package: "k8s.io/api/cor
     Field { name: "volumeMode", go_name: "VolumeMode", go_type: "*v1.PersistentVolumeMode", kind: Kind::String, number: 8, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "nodeAffinity", go_name: "NodeAffinity", go_type: "*v1.VolumeNodeAffinity", kind: Kind::Struct(&core_v1::VOLUME_NODE_AFFINITY), number: 9, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "volumeAttributesClassName", go_name: "VolumeAttributesClassName", go_type: "*string", kind: Kind::String, number: 10, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PERSISTENT_VOLUME_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "PersistentVolumeStatus", atomic: false, fields: &[
+pub(super) static PERSISTENT_VOLUME_STATUS: Type = Type::new("k8s.io/api/core/v1", "PersistentVolumeStatus", false, &[
     Field { name: "phase", go_name: "Phase", go_type: "v1.PersistentVolumePhase", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "lastPhaseTransitionTime", go_name: "LastPhaseTransitionTime", go_type: "*v1.Time", kind: Kind::Time, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PHOTON_PERSISTENT_DISK_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "PhotonPersistentDiskVolumeSource", atomic: false, fields: &[
+pub(super) static PHOTON_PERSISTENT_DISK_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "PhotonPersistentDiskVolumeSource", false, &[
     Field { name: "pdID", go_name: "PdID", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD: Type = Type { package: "k8s.io/api/core/v1", name: "Pod", atomic: false, fields: &[
+pub(super) static POD: Type = Type::new("k8s.io/api/core/v1", "Pod", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.PodSpec", kind: Kind::Struct(&core_v1::POD_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.PodStatus", kind: Kind::Struct(&core_v1::POD_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_AFFINITY: Type = Type { package: "k8s.io/api/core/v1", name: "PodAffinity", atomic: false, fields: &[
+pub(super) static POD_AFFINITY: Type = Type::new("k8s.io/api/core/v1", "PodAffinity", false, &[
     Field { name: "requiredDuringSchedulingIgnoredDuringExecution", go_name: "RequiredDuringSchedulingIgnoredDuringExecution", go_type: "[]v1.PodAffinityTerm", kind: Kind::List(&Kind::Struct(&core_v1::POD_AFFINITY_TERM)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "preferredDuringSchedulingIgnoredDuringExecution", go_name: "PreferredDuringSchedulingIgnoredDuringExecution", go_type: "[]v1.WeightedPodAffinityTerm", kind: Kind::List(&Kind::Struct(&core_v1::WEIGHTED_POD_AFFINITY_TERM)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_AFFINITY_TERM: Type = Type { package: "k8s.io/api/core/v1", name: "PodAffinityTerm", atomic: false, fields: &[
+pub(super) static POD_AFFINITY_TERM: Type = Type::new("k8s.io/api/core/v1", "PodAffinityTerm", false, &[
     Field { name: "labelSelector", go_name: "LabelSelector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "namespaces", go_name: "Namespaces", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "topologyKey", go_name: "TopologyKey", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "namespaceSelector", go_name: "NamespaceSelector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "matchLabelKeys", go_name: "MatchLabelKeys", go_type: "[]string", kind: Kind::List(&Kind::String), number: 5, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "mismatchLabelKeys", go_name: "MismatchLabelKeys", go_type: "[]string", kind: Kind::List(&Kind::String), number: 6, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_ANTI_AFFINITY: Type = Type { package: "k8s.io/api/core/v1", name: "PodAntiAffinity", atomic: false, fields: &[
+pub(super) static POD_ANTI_AFFINITY: Type = Type::new("k8s.io/api/core/v1", "PodAntiAffinity", false, &[
     Field { name: "requiredDuringSchedulingIgnoredDuringExecution", go_name: "RequiredDuringSchedulingIgnoredDuringExecution", go_type: "[]v1.PodAffinityTerm", kind: Kind::List(&Kind::Struct(&core_v1::POD_AFFINITY_TERM)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "preferredDuringSchedulingIgnoredDuringExecution", go_name: "PreferredDuringSchedulingIgnoredDuringExecution", go_type: "[]v1.WeightedPodAffinityTerm", kind: Kind::List(&Kind::Struct(&core_v1::WEIGHTED_POD_AFFINITY_TERM)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_ATTACH_OPTIONS: Type = Type { package: "k8s.io/api/core/v1", name: "PodAttachOptions", atomic: false, fields: &[
+pub(super) static POD_ATTACH_OPTIONS: Type = Type::new("k8s.io/api/core/v1", "PodAttachOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "stdin", go_name: "Stdin", go_type: "bool", kind: Kind::Bool, number: 1, omit_empty: true, ..FIELD },
@@ -1244,10 +1244,10 @@ pub(super) static POD_ATTACH_OPTIONS: Type = Type { package: "k8s.io/api/core/v1
     Field { name: "stderr", go_name: "Stderr", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
     Field { name: "tty", go_name: "TTY", go_type: "bool", kind: Kind::Bool, number: 4, omit_empty: true, ..FIELD },
     Field { name: "container", go_name: "Container", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_CERTIFICATE_PROJECTION: Type = Type { package: "k8s.io/api/core/v1", name: "PodCertificateProjection", atomic: false, fields: &[
+pub(super) static POD_CERTIFICATE_PROJECTION: Type = Type::new("k8s.io/api/core/v1", "PodCertificateProjection", false, &[
     Field { name: "signerName", go_name: "SignerName", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "keyType", go_name: "KeyType", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "maxExpirationSeconds", go_name: "MaxExpirationSeconds", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
@@ -1256,10 +1256,10 @@ pub(super) static POD_CERTIFICATE_PROJECTION: Type = Type { package: "k8s.io/api
     Field { name: "certificateChainPath", go_name: "CertificateChainPath", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
     Field { name: "userAnnotations", go_name: "UserAnnotations", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 7, omit_empty: true, ..FIELD },
     Field { name: "user", go_name: "User", go_type: "*int64", kind: Kind::Int64, number: 8, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_CONDITION: Type = Type { package: "k8s.io/api/core/v1", name: "PodCondition", atomic: false, fields: &[
+pub(super) static POD_CONDITION: Type = Type::new("k8s.io/api/core/v1", "PodCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.PodConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 7, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
@@ -1267,23 +1267,23 @@ pub(super) static POD_CONDITION: Type = Type { package: "k8s.io/api/core/v1", na
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 4, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_DNS_CONFIG: Type = Type { package: "k8s.io/api/core/v1", name: "PodDNSConfig", atomic: false, fields: &[
+pub(super) static POD_DNS_CONFIG: Type = Type::new("k8s.io/api/core/v1", "PodDNSConfig", false, &[
     Field { name: "nameservers", go_name: "Nameservers", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "searches", go_name: "Searches", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "options", go_name: "Options", go_type: "[]v1.PodDNSConfigOption", kind: Kind::List(&Kind::Struct(&core_v1::POD_DNS_CONFIG_OPTION)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_DNS_CONFIG_OPTION: Type = Type { package: "k8s.io/api/core/v1", name: "PodDNSConfigOption", atomic: false, fields: &[
+pub(super) static POD_DNS_CONFIG_OPTION: Type = Type::new("k8s.io/api/core/v1", "PodDNSConfigOption", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "value", go_name: "Value", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_EXEC_OPTIONS: Type = Type { package: "k8s.io/api/core/v1", name: "PodExecOptions", atomic: false, fields: &[
+pub(super) static POD_EXEC_OPTIONS: Type = Type::new("k8s.io/api/core/v1", "PodExecOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "stdin", go_name: "Stdin", go_type: "bool", kind: Kind::Bool, number: 1, omit_empty: true, ..FIELD },
@@ -1292,29 +1292,29 @@ pub(super) static POD_EXEC_OPTIONS: Type = Type { package: "k8s.io/api/core/v1",
     Field { name: "tty", go_name: "TTY", go_type: "bool", kind: Kind::Bool, number: 4, omit_empty: true, ..FIELD },
     Field { name: "container", go_name: "Container", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "command", go_name: "Command", go_type: "[]string", kind: Kind::List(&Kind::String), number: 6, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_EXTENDED_RESOURCE_CLAIM_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "PodExtendedResourceClaimStatus", atomic: false, fields: &[
+pub(super) static POD_EXTENDED_RESOURCE_CLAIM_STATUS: Type = Type::new("k8s.io/api/core/v1", "PodExtendedResourceClaimStatus", false, &[
     Field { name: "requestMappings", go_name: "RequestMappings", go_type: "[]v1.ContainerExtendedResourceRequest", kind: Kind::List(&Kind::Struct(&core_v1::CONTAINER_EXTENDED_RESOURCE_REQUEST)), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "resourceClaimName", go_name: "ResourceClaimName", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_IP: Type = Type { package: "k8s.io/api/core/v1", name: "PodIP", atomic: false, fields: &[
+pub(super) static POD_IP: Type = Type::new("k8s.io/api/core/v1", "PodIP", false, &[
     Field { name: "ip", go_name: "IP", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "PodList", atomic: false, fields: &[
+pub(super) static POD_LIST: Type = Type::new("k8s.io/api/core/v1", "PodList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Pod", kind: Kind::List(&Kind::Struct(&core_v1::POD)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_LOG_OPTIONS: Type = Type { package: "k8s.io/api/core/v1", name: "PodLogOptions", atomic: false, fields: &[
+pub(super) static POD_LOG_OPTIONS: Type = Type::new("k8s.io/api/core/v1", "PodLogOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "container", go_name: "Container", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
@@ -1327,57 +1327,57 @@ pub(super) static POD_LOG_OPTIONS: Type = Type { package: "k8s.io/api/core/v1", 
     Field { name: "limitBytes", go_name: "LimitBytes", go_type: "*int64", kind: Kind::Int64, number: 8, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "insecureSkipTLSVerifyBackend", go_name: "InsecureSkipTLSVerifyBackend", go_type: "bool", kind: Kind::Bool, number: 9, omit_empty: true, ..FIELD },
     Field { name: "stream", go_name: "Stream", go_type: "*string", kind: Kind::String, number: 10, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_OS: Type = Type { package: "k8s.io/api/core/v1", name: "PodOS", atomic: false, fields: &[
+pub(super) static POD_OS: Type = Type::new("k8s.io/api/core/v1", "PodOS", false, &[
     Field { name: "name", go_name: "Name", go_type: "v1.OSName", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_PORT_FORWARD_OPTIONS: Type = Type { package: "k8s.io/api/core/v1", name: "PodPortForwardOptions", atomic: false, fields: &[
+pub(super) static POD_PORT_FORWARD_OPTIONS: Type = Type::new("k8s.io/api/core/v1", "PodPortForwardOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "ports", go_name: "Ports", go_type: "[]int32", kind: Kind::List(&Kind::Int32), number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_PROXY_OPTIONS: Type = Type { package: "k8s.io/api/core/v1", name: "PodProxyOptions", atomic: false, fields: &[
+pub(super) static POD_PROXY_OPTIONS: Type = Type::new("k8s.io/api/core/v1", "PodProxyOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_READINESS_GATE: Type = Type { package: "k8s.io/api/core/v1", name: "PodReadinessGate", atomic: false, fields: &[
+pub(super) static POD_READINESS_GATE: Type = Type::new("k8s.io/api/core/v1", "PodReadinessGate", false, &[
     Field { name: "conditionType", go_name: "ConditionType", go_type: "v1.PodConditionType", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_RESOURCE_CLAIM: Type = Type { package: "k8s.io/api/core/v1", name: "PodResourceClaim", atomic: false, fields: &[
+pub(super) static POD_RESOURCE_CLAIM: Type = Type::new("k8s.io/api/core/v1", "PodResourceClaim", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "resourceClaimName", go_name: "ResourceClaimName", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "resourceClaimTemplateName", go_name: "ResourceClaimTemplateName", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_RESOURCE_CLAIM_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "PodResourceClaimStatus", atomic: false, fields: &[
+pub(super) static POD_RESOURCE_CLAIM_STATUS: Type = Type::new("k8s.io/api/core/v1", "PodResourceClaimStatus", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "resourceClaimName", go_name: "ResourceClaimName", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_SCHEDULING_GATE: Type = Type { package: "k8s.io/api/core/v1", name: "PodSchedulingGate", atomic: false, fields: &[
+pub(super) static POD_SCHEDULING_GATE: Type = Type::new("k8s.io/api/core/v1", "PodSchedulingGate", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_SCHEDULING_GROUP: Type = Type { package: "k8s.io/api/core/v1", name: "PodSchedulingGroup", atomic: false, fields: &[
+pub(super) static POD_SCHEDULING_GROUP: Type = Type::new("k8s.io/api/core/v1", "PodSchedulingGroup", false, &[
     Field { name: "podGroupName", go_name: "PodGroupName", go_type: "*string", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_SECURITY_CONTEXT: Type = Type { package: "k8s.io/api/core/v1", name: "PodSecurityContext", atomic: false, fields: &[
+pub(super) static POD_SECURITY_CONTEXT: Type = Type::new("k8s.io/api/core/v1", "PodSecurityContext", false, &[
     Field { name: "seLinuxOptions", go_name: "SELinuxOptions", go_type: "*v1.SELinuxOptions", kind: Kind::Struct(&core_v1::SE_LINUX_OPTIONS), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "windowsOptions", go_name: "WindowsOptions", go_type: "*v1.WindowsSecurityContextOptions", kind: Kind::Struct(&core_v1::WINDOWS_SECURITY_CONTEXT_OPTIONS), number: 8, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "runAsUser", go_name: "RunAsUser", go_type: "*int64", kind: Kind::Int64, number: 2, pointer: true, omit_empty: true, ..FIELD },
@@ -1391,10 +1391,10 @@ pub(super) static POD_SECURITY_CONTEXT: Type = Type { package: "k8s.io/api/core/
     Field { name: "seccompProfile", go_name: "SeccompProfile", go_type: "*v1.SeccompProfile", kind: Kind::Struct(&core_v1::SECCOMP_PROFILE), number: 10, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "appArmorProfile", go_name: "AppArmorProfile", go_type: "*v1.AppArmorProfile", kind: Kind::Struct(&core_v1::APP_ARMOR_PROFILE), number: 11, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "seLinuxChangePolicy", go_name: "SELinuxChangePolicy", go_type: "*v1.PodSELinuxChangePolicy", kind: Kind::String, number: 13, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: "PodSpec", atomic: false, fields: &[
+pub(super) static POD_SPEC: Type = Type::new("k8s.io/api/core/v1", "PodSpec", false, &[
     Field { name: "volumes", go_name: "Volumes", go_type: "[]v1.Volume", kind: Kind::List(&Kind::Struct(&core_v1::VOLUME)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge,retainKeys"), ..FIELD },
     Field { name: "initContainers", go_name: "InitContainers", go_type: "[]v1.Container", kind: Kind::List(&Kind::Struct(&core_v1::CONTAINER)), number: 20, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
     Field { name: "containers", go_name: "Containers", go_type: "[]v1.Container", kind: Kind::List(&Kind::Struct(&core_v1::CONTAINER)), number: 2, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
@@ -1438,10 +1438,10 @@ pub(super) static POD_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: "
     Field { name: "hostnameOverride", go_name: "HostnameOverride", go_type: "*string", kind: Kind::String, number: 41, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "schedulingGroup", go_name: "SchedulingGroup", go_type: "*v1.PodSchedulingGroup", kind: Kind::Struct(&core_v1::POD_SCHEDULING_GROUP), number: 43, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "evictionResponders", go_name: "EvictionResponders", go_type: "[]v1.EvictionResponder", kind: Kind::List(&Kind::Struct(&core_v1::EVICTION_RESPONDER)), number: 44, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "PodStatus", atomic: false, fields: &[
+pub(super) static POD_STATUS: Type = Type::new("k8s.io/api/core/v1", "PodStatus", false, &[
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 17, omit_empty: true, ..FIELD },
     Field { name: "phase", go_name: "Phase", go_type: "v1.PodPhase", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.PodCondition", kind: Kind::List(&Kind::Struct(&core_v1::POD_CONDITION)), number: 2, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
@@ -1464,59 +1464,59 @@ pub(super) static POD_STATUS: Type = Type { package: "k8s.io/api/core/v1", name:
     Field { name: "resources", go_name: "Resources", go_type: "*v1.ResourceRequirements", kind: Kind::Struct(&core_v1::RESOURCE_REQUIREMENTS), number: 20, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "nodeAllocatableResourceClaimStatuses", go_name: "NodeAllocatableResourceClaimStatuses", go_type: "[]v1.NodeAllocatableResourceClaimStatus", kind: Kind::List(&Kind::Struct(&core_v1::NODE_ALLOCATABLE_RESOURCE_CLAIM_STATUS)), number: 21, omit_empty: true, list: Some(ListType::Map), keys: &["resourceClaimName"], merge_key: Some("resourceClaimName"), patch: Some("merge"), ..FIELD },
     Field { name: "volumeHealth", go_name: "VolumeHealth", go_type: "[]v1.PodVolumeHealth", kind: Kind::List(&Kind::Struct(&core_v1::POD_VOLUME_HEALTH)), number: 22, omit_empty: true, list: Some(ListType::Map), keys: &["name"], ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_TEMPLATE: Type = Type { package: "k8s.io/api/core/v1", name: "PodTemplate", atomic: false, fields: &[
+pub(super) static POD_TEMPLATE: Type = Type::new("k8s.io/api/core/v1", "PodTemplate", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "template", go_name: "Template", go_type: "v1.PodTemplateSpec", kind: Kind::Struct(&core_v1::POD_TEMPLATE_SPEC), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_TEMPLATE_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "PodTemplateList", atomic: false, fields: &[
+pub(super) static POD_TEMPLATE_LIST: Type = Type::new("k8s.io/api/core/v1", "PodTemplateList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.PodTemplate", kind: Kind::List(&Kind::Struct(&core_v1::POD_TEMPLATE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_TEMPLATE_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: "PodTemplateSpec", atomic: false, fields: &[
+pub(super) static POD_TEMPLATE_SPEC: Type = Type::new("k8s.io/api/core/v1", "PodTemplateSpec", false, &[
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.PodSpec", kind: Kind::Struct(&core_v1::POD_SPEC), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_VOLUME_HEALTH: Type = Type { package: "k8s.io/api/core/v1", name: "PodVolumeHealth", atomic: false, fields: &[
+pub(super) static POD_VOLUME_HEALTH: Type = Type::new("k8s.io/api/core/v1", "PodVolumeHealth", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "healthConditions", go_name: "HealthConditions", go_type: "[]v1.VolumeHealthCondition", kind: Kind::List(&Kind::Struct(&core_v1::VOLUME_HEALTH_CONDITION)), number: 2, omit_empty: true, list: Some(ListType::Map), keys: &["status", "reason"], merge_key: Some("status"), patch: Some("merge"), ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PORT_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "PortStatus", atomic: false, fields: &[
+pub(super) static PORT_STATUS: Type = Type::new("k8s.io/api/core/v1", "PortStatus", false, &[
     Field { name: "port", go_name: "Port", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "protocol", go_name: "Protocol", go_type: "v1.Protocol", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "error", go_name: "Error", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PORTWORX_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "PortworxVolumeSource", atomic: false, fields: &[
+pub(super) static PORTWORX_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "PortworxVolumeSource", false, &[
     Field { name: "volumeID", go_name: "VolumeID", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PREFERRED_SCHEDULING_TERM: Type = Type { package: "k8s.io/api/core/v1", name: "PreferredSchedulingTerm", atomic: false, fields: &[
+pub(super) static PREFERRED_SCHEDULING_TERM: Type = Type::new("k8s.io/api/core/v1", "PreferredSchedulingTerm", false, &[
     Field { name: "weight", go_name: "Weight", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "preference", go_name: "Preference", go_type: "v1.NodeSelectorTerm", kind: Kind::Struct(&core_v1::NODE_SELECTOR_TERM), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PROBE: Type = Type { package: "k8s.io/api/core/v1", name: "Probe", atomic: false, fields: &[
+pub(super) static PROBE: Type = Type::new("k8s.io/api/core/v1", "Probe", false, &[
     Field { name: "exec", go_name: "Exec", go_type: "*v1.ExecAction", kind: Kind::Struct(&core_v1::EXEC_ACTION), number: 1, embedded: &[1], pointer: true, omit_empty: true, ..FIELD },
     Field { name: "httpGet", go_name: "HTTPGet", go_type: "*v1.HTTPGetAction", kind: Kind::Struct(&core_v1::HTTP_GET_ACTION), number: 2, embedded: &[1], pointer: true, omit_empty: true, ..FIELD },
     Field { name: "tcpSocket", go_name: "TCPSocket", go_type: "*v1.TCPSocketAction", kind: Kind::Struct(&core_v1::TCP_SOCKET_ACTION), number: 3, embedded: &[1], pointer: true, omit_empty: true, ..FIELD },
@@ -1527,35 +1527,35 @@ pub(super) static PROBE: Type = Type { package: "k8s.io/api/core/v1", name: "Pro
     Field { name: "successThreshold", go_name: "SuccessThreshold", go_type: "int32", kind: Kind::Int32, number: 5, omit_empty: true, ..FIELD },
     Field { name: "failureThreshold", go_name: "FailureThreshold", go_type: "int32", kind: Kind::Int32, number: 6, omit_empty: true, ..FIELD },
     Field { name: "terminationGracePeriodSeconds", go_name: "TerminationGracePeriodSeconds", go_type: "*int64", kind: Kind::Int64, number: 7, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PROBE_HANDLER: Type = Type { package: "k8s.io/api/core/v1", name: "ProbeHandler", atomic: false, fields: &[
+pub(super) static PROBE_HANDLER: Type = Type::new("k8s.io/api/core/v1", "ProbeHandler", false, &[
     Field { name: "exec", go_name: "Exec", go_type: "*v1.ExecAction", kind: Kind::Struct(&core_v1::EXEC_ACTION), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "httpGet", go_name: "HTTPGet", go_type: "*v1.HTTPGetAction", kind: Kind::Struct(&core_v1::HTTP_GET_ACTION), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "tcpSocket", go_name: "TCPSocket", go_type: "*v1.TCPSocketAction", kind: Kind::Struct(&core_v1::TCP_SOCKET_ACTION), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "grpc", go_name: "GRPC", go_type: "*v1.GRPCAction", kind: Kind::Struct(&core_v1::GRPC_ACTION), number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PROJECTED_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "ProjectedVolumeSource", atomic: false, fields: &[
+pub(super) static PROJECTED_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "ProjectedVolumeSource", false, &[
     Field { name: "sources", go_name: "Sources", go_type: "[]v1.VolumeProjection", kind: Kind::List(&Kind::Struct(&core_v1::VOLUME_PROJECTION)), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "defaultMode", go_name: "DefaultMode", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "defaultUser", go_name: "DefaultUser", go_type: "*int64", kind: Kind::Int64, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static QUOBYTE_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "QuobyteVolumeSource", atomic: false, fields: &[
+pub(super) static QUOBYTE_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "QuobyteVolumeSource", false, &[
     Field { name: "registry", go_name: "Registry", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "volume", go_name: "Volume", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
     Field { name: "user", go_name: "User", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "group", go_name: "Group", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
     Field { name: "tenant", go_name: "Tenant", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RBD_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "RBDPersistentVolumeSource", atomic: false, fields: &[
+pub(super) static RBD_PERSISTENT_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "RBDPersistentVolumeSource", false, &[
     Field { name: "monitors", go_name: "CephMonitors", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "image", go_name: "RBDImage", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -1564,10 +1564,10 @@ pub(super) static RBD_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/a
     Field { name: "keyring", go_name: "Keyring", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, default: Some("\"/etc/ceph/keyring\""), ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.SecretReference", kind: Kind::Struct(&core_v1::SECRET_REFERENCE), number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 8, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RBD_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "RBDVolumeSource", atomic: false, fields: &[
+pub(super) static RBD_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "RBDVolumeSource", false, &[
     Field { name: "monitors", go_name: "CephMonitors", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "image", go_name: "RBDImage", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -1576,134 +1576,134 @@ pub(super) static RBD_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1"
     Field { name: "keyring", go_name: "Keyring", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, default: Some("\"/etc/ceph/keyring\""), ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.LocalObjectReference", kind: Kind::Struct(&core_v1::LOCAL_OBJECT_REFERENCE), number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 8, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RANGE_ALLOCATION: Type = Type { package: "k8s.io/api/core/v1", name: "RangeAllocation", atomic: false, fields: &[
+pub(super) static RANGE_ALLOCATION: Type = Type::new("k8s.io/api/core/v1", "RangeAllocation", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "range", go_name: "Range", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "data", go_name: "Data", go_type: "[]uint8", kind: Kind::Bytes, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static REPLICATION_CONTROLLER: Type = Type { package: "k8s.io/api/core/v1", name: "ReplicationController", atomic: false, fields: &[
+pub(super) static REPLICATION_CONTROLLER: Type = Type::new("k8s.io/api/core/v1", "ReplicationController", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.ReplicationControllerSpec", kind: Kind::Struct(&core_v1::REPLICATION_CONTROLLER_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ReplicationControllerStatus", kind: Kind::Struct(&core_v1::REPLICATION_CONTROLLER_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static REPLICATION_CONTROLLER_CONDITION: Type = Type { package: "k8s.io/api/core/v1", name: "ReplicationControllerCondition", atomic: false, fields: &[
+pub(super) static REPLICATION_CONTROLLER_CONDITION: Type = Type::new("k8s.io/api/core/v1", "ReplicationControllerCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.ReplicationControllerConditionType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static REPLICATION_CONTROLLER_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "ReplicationControllerList", atomic: false, fields: &[
+pub(super) static REPLICATION_CONTROLLER_LIST: Type = Type::new("k8s.io/api/core/v1", "ReplicationControllerList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ReplicationController", kind: Kind::List(&Kind::Struct(&core_v1::REPLICATION_CONTROLLER)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static REPLICATION_CONTROLLER_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: "ReplicationControllerSpec", atomic: false, fields: &[
+pub(super) static REPLICATION_CONTROLLER_SPEC: Type = Type::new("k8s.io/api/core/v1", "ReplicationControllerSpec", false, &[
     Field { name: "replicas", go_name: "Replicas", go_type: "*int32", kind: Kind::Int32, number: 1, pointer: true, omit_empty: true, default: Some("1"), ..FIELD },
     Field { name: "minReadySeconds", go_name: "MinReadySeconds", go_type: "int32", kind: Kind::Int32, number: 4, omit_empty: true, ..FIELD },
     Field { name: "selector", go_name: "Selector", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 2, omit_empty: true, atomic: true, ..FIELD },
     Field { name: "template", go_name: "Template", go_type: "*v1.PodTemplateSpec", kind: Kind::Struct(&core_v1::POD_TEMPLATE_SPEC), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static REPLICATION_CONTROLLER_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "ReplicationControllerStatus", atomic: false, fields: &[
+pub(super) static REPLICATION_CONTROLLER_STATUS: Type = Type::new("k8s.io/api/core/v1", "ReplicationControllerStatus", false, &[
     Field { name: "replicas", go_name: "Replicas", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "fullyLabeledReplicas", go_name: "FullyLabeledReplicas", go_type: "int32", kind: Kind::Int32, number: 2, omit_empty: true, ..FIELD },
     Field { name: "readyReplicas", go_name: "ReadyReplicas", go_type: "int32", kind: Kind::Int32, number: 4, omit_empty: true, ..FIELD },
     Field { name: "availableReplicas", go_name: "AvailableReplicas", go_type: "int32", kind: Kind::Int32, number: 5, omit_empty: true, ..FIELD },
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 3, omit_empty: true, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.ReplicationControllerCondition", kind: Kind::List(&Kind::Struct(&core_v1::REPLICATION_CONTROLLER_CONDITION)), number: 6, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_CLAIM: Type = Type { package: "k8s.io/api/core/v1", name: "ResourceClaim", atomic: false, fields: &[
+pub(super) static RESOURCE_CLAIM: Type = Type::new("k8s.io/api/core/v1", "ResourceClaim", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "request", go_name: "Request", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_FIELD_SELECTOR: Type = Type { package: "k8s.io/api/core/v1", name: "ResourceFieldSelector", atomic: true, fields: &[
+pub(super) static RESOURCE_FIELD_SELECTOR: Type = Type::new("k8s.io/api/core/v1", "ResourceFieldSelector", true, &[
     Field { name: "containerName", go_name: "ContainerName", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "resource", go_name: "Resource", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "divisor", go_name: "Divisor", go_type: "resource.Quantity", kind: Kind::Quantity, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_HEALTH: Type = Type { package: "k8s.io/api/core/v1", name: "ResourceHealth", atomic: false, fields: &[
+pub(super) static RESOURCE_HEALTH: Type = Type::new("k8s.io/api/core/v1", "ResourceHealth", false, &[
     Field { name: "resourceID", go_name: "ResourceID", go_type: "v1.ResourceID", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "health", go_name: "Health", go_type: "v1.ResourceHealthStatus", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "*string", kind: Kind::String, number: 6, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_QUOTA: Type = Type { package: "k8s.io/api/core/v1", name: "ResourceQuota", atomic: false, fields: &[
+pub(super) static RESOURCE_QUOTA: Type = Type::new("k8s.io/api/core/v1", "ResourceQuota", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.ResourceQuotaSpec", kind: Kind::Struct(&core_v1::RESOURCE_QUOTA_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ResourceQuotaStatus", kind: Kind::Struct(&core_v1::RESOURCE_QUOTA_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_QUOTA_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "ResourceQuotaList", atomic: false, fields: &[
+pub(super) static RESOURCE_QUOTA_LIST: Type = Type::new("k8s.io/api/core/v1", "ResourceQuotaList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ResourceQuota", kind: Kind::List(&Kind::Struct(&core_v1::RESOURCE_QUOTA)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_QUOTA_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: "ResourceQuotaSpec", atomic: false, fields: &[
+pub(super) static RESOURCE_QUOTA_SPEC: Type = Type::new("k8s.io/api/core/v1", "ResourceQuotaSpec", false, &[
     Field { name: "hard", go_name: "Hard", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 1, omit_empty: true, ..FIELD },
     Field { name: "scopes", go_name: "Scopes", go_type: "[]v1.ResourceQuotaScope", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "scopeSelector", go_name: "ScopeSelector", go_type: "*v1.ScopeSelector", kind: Kind::Struct(&core_v1::SCOPE_SELECTOR), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_QUOTA_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "ResourceQuotaStatus", atomic: false, fields: &[
+pub(super) static RESOURCE_QUOTA_STATUS: Type = Type::new("k8s.io/api/core/v1", "ResourceQuotaStatus", false, &[
     Field { name: "hard", go_name: "Hard", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 1, omit_empty: true, ..FIELD },
     Field { name: "used", go_name: "Used", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_REQUIREMENTS: Type = Type { package: "k8s.io/api/core/v1", name: "ResourceRequirements", atomic: false, fields: &[
+pub(super) static RESOURCE_REQUIREMENTS: Type = Type::new("k8s.io/api/core/v1", "ResourceRequirements", false, &[
     Field { name: "limits", go_name: "Limits", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 1, omit_empty: true, ..FIELD },
     Field { name: "requests", go_name: "Requests", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 2, omit_empty: true, ..FIELD },
     Field { name: "claims", go_name: "Claims", go_type: "[]v1.ResourceClaim", kind: Kind::List(&Kind::Struct(&core_v1::RESOURCE_CLAIM)), number: 3, omit_empty: true, list: Some(ListType::Map), keys: &["name"], ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "ResourceStatus", atomic: false, fields: &[
+pub(super) static RESOURCE_STATUS: Type = Type::new("k8s.io/api/core/v1", "ResourceStatus", false, &[
     Field { name: "name", go_name: "Name", go_type: "v1.ResourceName", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "resources", go_name: "Resources", go_type: "[]v1.ResourceHealth", kind: Kind::List(&Kind::Struct(&core_v1::RESOURCE_HEALTH)), number: 2, omit_empty: true, list: Some(ListType::Map), keys: &["resourceID"], ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SE_LINUX_OPTIONS: Type = Type { package: "k8s.io/api/core/v1", name: "SELinuxOptions", atomic: false, fields: &[
+pub(super) static SE_LINUX_OPTIONS: Type = Type::new("k8s.io/api/core/v1", "SELinuxOptions", false, &[
     Field { name: "user", go_name: "User", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "role", go_name: "Role", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "type", go_name: "Type", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "level", go_name: "Level", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SCALE_IO_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "ScaleIOPersistentVolumeSource", atomic: false, fields: &[
+pub(super) static SCALE_IO_PERSISTENT_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "ScaleIOPersistentVolumeSource", false, &[
     Field { name: "gateway", go_name: "Gateway", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "system", go_name: "System", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.SecretReference", kind: Kind::Struct(&core_v1::SECRET_REFERENCE), number: 3, pointer: true, ..FIELD },
@@ -1714,10 +1714,10 @@ pub(super) static SCALE_IO_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s
     Field { name: "volumeName", go_name: "VolumeName", go_type: "string", kind: Kind::String, number: 8, omit_empty: true, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 9, omit_empty: true, default: Some("\"xfs\""), ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 10, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SCALE_IO_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "ScaleIOVolumeSource", atomic: false, fields: &[
+pub(super) static SCALE_IO_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "ScaleIOVolumeSource", false, &[
     Field { name: "gateway", go_name: "Gateway", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "system", go_name: "System", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.LocalObjectReference", kind: Kind::Struct(&core_v1::LOCAL_OBJECT_REFERENCE), number: 3, pointer: true, ..FIELD },
@@ -1728,28 +1728,28 @@ pub(super) static SCALE_IO_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/cor
     Field { name: "volumeName", go_name: "VolumeName", go_type: "string", kind: Kind::String, number: 8, omit_empty: true, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 9, omit_empty: true, default: Some("\"xfs\""), ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 10, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SCOPE_SELECTOR: Type = Type { package: "k8s.io/api/core/v1", name: "ScopeSelector", atomic: true, fields: &[
+pub(super) static SCOPE_SELECTOR: Type = Type::new("k8s.io/api/core/v1", "ScopeSelector", true, &[
     Field { name: "matchExpressions", go_name: "MatchExpressions", go_type: "[]v1.ScopedResourceSelectorRequirement", kind: Kind::List(&Kind::Struct(&core_v1::SCOPED_RESOURCE_SELECTOR_REQUIREMENT)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SCOPED_RESOURCE_SELECTOR_REQUIREMENT: Type = Type { package: "k8s.io/api/core/v1", name: "ScopedResourceSelectorRequirement", atomic: false, fields: &[
+pub(super) static SCOPED_RESOURCE_SELECTOR_REQUIREMENT: Type = Type::new("k8s.io/api/core/v1", "ScopedResourceSelectorRequirement", false, &[
     Field { name: "scopeName", go_name: "ScopeName", go_type: "v1.ResourceQuotaScope", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "operator", go_name: "Operator", go_type: "v1.ScopeSelectorOperator", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "values", go_name: "Values", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SECCOMP_PROFILE: Type = Type { package: "k8s.io/api/core/v1", name: "SeccompProfile", atomic: false, fields: &[
+pub(super) static SECCOMP_PROFILE: Type = Type::new("k8s.io/api/core/v1", "SeccompProfile", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.SeccompProfileType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "localhostProfile", go_name: "LocalhostProfile", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SECRET: Type = Type { package: "k8s.io/api/core/v1", name: "Secret", atomic: false, fields: &[
+pub(super) static SECRET: Type = Type::new("k8s.io/api/core/v1", "Secret", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
@@ -1757,53 +1757,53 @@ pub(super) static SECRET: Type = Type { package: "k8s.io/api/core/v1", name: "Se
     Field { name: "data", go_name: "Data", go_type: "map[string][]uint8", kind: Kind::Map(&Kind::Bytes), number: 2, omit_empty: true, ..FIELD },
     Field { name: "stringData", go_name: "StringData", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 4, omit_empty: true, ..FIELD },
     Field { name: "type", go_name: "Type", go_type: "v1.SecretType", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SECRET_ENV_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "SecretEnvSource", atomic: false, fields: &[
+pub(super) static SECRET_ENV_SOURCE: Type = Type::new("k8s.io/api/core/v1", "SecretEnvSource", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, embedded: &[1], omit_empty: true, ..FIELD },
     Field { name: "optional", go_name: "Optional", go_type: "*bool", kind: Kind::Bool, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SECRET_KEY_SELECTOR: Type = Type { package: "k8s.io/api/core/v1", name: "SecretKeySelector", atomic: true, fields: &[
+pub(super) static SECRET_KEY_SELECTOR: Type = Type::new("k8s.io/api/core/v1", "SecretKeySelector", true, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, embedded: &[1], omit_empty: true, ..FIELD },
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "optional", go_name: "Optional", go_type: "*bool", kind: Kind::Bool, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SECRET_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "SecretList", atomic: false, fields: &[
+pub(super) static SECRET_LIST: Type = Type::new("k8s.io/api/core/v1", "SecretList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Secret", kind: Kind::List(&Kind::Struct(&core_v1::SECRET)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SECRET_PROJECTION: Type = Type { package: "k8s.io/api/core/v1", name: "SecretProjection", atomic: false, fields: &[
+pub(super) static SECRET_PROJECTION: Type = Type::new("k8s.io/api/core/v1", "SecretProjection", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, embedded: &[1], omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.KeyToPath", kind: Kind::List(&Kind::Struct(&core_v1::KEY_TO_PATH)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "optional", go_name: "Optional", go_type: "*bool", kind: Kind::Bool, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SECRET_REFERENCE: Type = Type { package: "k8s.io/api/core/v1", name: "SecretReference", atomic: true, fields: &[
+pub(super) static SECRET_REFERENCE: Type = Type::new("k8s.io/api/core/v1", "SecretReference", true, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SECRET_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "SecretVolumeSource", atomic: false, fields: &[
+pub(super) static SECRET_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "SecretVolumeSource", false, &[
     Field { name: "secretName", go_name: "SecretName", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.KeyToPath", kind: Kind::List(&Kind::Struct(&core_v1::KEY_TO_PATH)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "defaultMode", go_name: "DefaultMode", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "optional", go_name: "Optional", go_type: "*bool", kind: Kind::Bool, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "defaultUser", go_name: "DefaultUser", go_type: "*int64", kind: Kind::Int64, number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SECURITY_CONTEXT: Type = Type { package: "k8s.io/api/core/v1", name: "SecurityContext", atomic: false, fields: &[
+pub(super) static SECURITY_CONTEXT: Type = Type::new("k8s.io/api/core/v1", "SecurityContext", false, &[
     Field { name: "capabilities", go_name: "Capabilities", go_type: "*v1.Capabilities", kind: Kind::Struct(&core_v1::CAPABILITIES), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "privileged", go_name: "Privileged", go_type: "*bool", kind: Kind::Bool, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "seLinuxOptions", go_name: "SELinuxOptions", go_type: "*v1.SELinuxOptions", kind: Kind::Struct(&core_v1::SE_LINUX_OPTIONS), number: 3, pointer: true, omit_empty: true, ..FIELD },
@@ -1816,77 +1816,77 @@ pub(super) static SECURITY_CONTEXT: Type = Type { package: "k8s.io/api/core/v1",
     Field { name: "procMount", go_name: "ProcMount", go_type: "*v1.ProcMountType", kind: Kind::String, number: 9, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "seccompProfile", go_name: "SeccompProfile", go_type: "*v1.SeccompProfile", kind: Kind::Struct(&core_v1::SECCOMP_PROFILE), number: 11, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "appArmorProfile", go_name: "AppArmorProfile", go_type: "*v1.AppArmorProfile", kind: Kind::Struct(&core_v1::APP_ARMOR_PROFILE), number: 12, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERIALIZED_REFERENCE: Type = Type { package: "k8s.io/api/core/v1", name: "SerializedReference", atomic: false, fields: &[
+pub(super) static SERIALIZED_REFERENCE: Type = Type::new("k8s.io/api/core/v1", "SerializedReference", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "reference", go_name: "Reference", go_type: "v1.ObjectReference", kind: Kind::Struct(&core_v1::OBJECT_REFERENCE), number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE: Type = Type { package: "k8s.io/api/core/v1", name: "Service", atomic: false, fields: &[
+pub(super) static SERVICE: Type = Type::new("k8s.io/api/core/v1", "Service", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.ServiceSpec", kind: Kind::Struct(&core_v1::SERVICE_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ServiceStatus", kind: Kind::Struct(&core_v1::SERVICE_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_ACCOUNT: Type = Type { package: "k8s.io/api/core/v1", name: "ServiceAccount", atomic: false, fields: &[
+pub(super) static SERVICE_ACCOUNT: Type = Type::new("k8s.io/api/core/v1", "ServiceAccount", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "secrets", go_name: "Secrets", go_type: "[]v1.ObjectReference", kind: Kind::List(&Kind::Struct(&core_v1::OBJECT_REFERENCE)), number: 2, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
     Field { name: "imagePullSecrets", go_name: "ImagePullSecrets", go_type: "[]v1.LocalObjectReference", kind: Kind::List(&Kind::Struct(&core_v1::LOCAL_OBJECT_REFERENCE)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "automountServiceAccountToken", go_name: "AutomountServiceAccountToken", go_type: "*bool", kind: Kind::Bool, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_ACCOUNT_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "ServiceAccountList", atomic: false, fields: &[
+pub(super) static SERVICE_ACCOUNT_LIST: Type = Type::new("k8s.io/api/core/v1", "ServiceAccountList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ServiceAccount", kind: Kind::List(&Kind::Struct(&core_v1::SERVICE_ACCOUNT)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_ACCOUNT_TOKEN_PROJECTION: Type = Type { package: "k8s.io/api/core/v1", name: "ServiceAccountTokenProjection", atomic: false, fields: &[
+pub(super) static SERVICE_ACCOUNT_TOKEN_PROJECTION: Type = Type::new("k8s.io/api/core/v1", "ServiceAccountTokenProjection", false, &[
     Field { name: "audience", go_name: "Audience", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "expirationSeconds", go_name: "ExpirationSeconds", go_type: "*int64", kind: Kind::Int64, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "user", go_name: "User", go_type: "*int64", kind: Kind::Int64, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_LIST: Type = Type { package: "k8s.io/api/core/v1", name: "ServiceList", atomic: false, fields: &[
+pub(super) static SERVICE_LIST: Type = Type::new("k8s.io/api/core/v1", "ServiceList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Service", kind: Kind::List(&Kind::Struct(&core_v1::SERVICE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_PORT: Type = Type { package: "k8s.io/api/core/v1", name: "ServicePort", atomic: false, fields: &[
+pub(super) static SERVICE_PORT: Type = Type::new("k8s.io/api/core/v1", "ServicePort", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "protocol", go_name: "Protocol", go_type: "v1.Protocol", kind: Kind::String, number: 2, omit_empty: true, default: Some("\"TCP\""), ..FIELD },
     Field { name: "appProtocol", go_name: "AppProtocol", go_type: "*string", kind: Kind::String, number: 6, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "port", go_name: "Port", go_type: "int32", kind: Kind::Int32, number: 3, ..FIELD },
     Field { name: "targetPort", go_name: "TargetPort", go_type: "intstr.IntOrString", kind: Kind::IntOrString, number: 4, omit_empty: true, ..FIELD },
     Field { name: "nodePort", go_name: "NodePort", go_type: "int32", kind: Kind::Int32, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_PROXY_OPTIONS: Type = Type { package: "k8s.io/api/core/v1", name: "ServiceProxyOptions", atomic: false, fields: &[
+pub(super) static SERVICE_PROXY_OPTIONS: Type = Type::new("k8s.io/api/core/v1", "ServiceProxyOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_SPEC: Type = Type { package: "k8s.io/api/core/v1", name: "ServiceSpec", atomic: false, fields: &[
+pub(super) static SERVICE_SPEC: Type = Type::new("k8s.io/api/core/v1", "ServiceSpec", false, &[
     Field { name: "ports", go_name: "Ports", go_type: "[]v1.ServicePort", kind: Kind::List(&Kind::Struct(&core_v1::SERVICE_PORT)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["port", "protocol"], merge_key: Some("port"), patch: Some("merge"), ..FIELD },
     Field { name: "selector", go_name: "Selector", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 2, omit_empty: true, atomic: true, ..FIELD },
     Field { name: "clusterIP", go_name: "ClusterIP", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -1907,85 +1907,85 @@ pub(super) static SERVICE_SPEC: Type = Type { package: "k8s.io/api/core/v1", nam
     Field { name: "loadBalancerClass", go_name: "LoadBalancerClass", go_type: "*string", kind: Kind::String, number: 21, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "internalTrafficPolicy", go_name: "InternalTrafficPolicy", go_type: "*v1.ServiceInternalTrafficPolicy", kind: Kind::String, number: 22, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "trafficDistribution", go_name: "TrafficDistribution", go_type: "*string", kind: Kind::String, number: 23, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "ServiceStatus", atomic: false, fields: &[
+pub(super) static SERVICE_STATUS: Type = Type::new("k8s.io/api/core/v1", "ServiceStatus", false, &[
     Field { name: "loadBalancer", go_name: "LoadBalancer", go_type: "v1.LoadBalancerStatus", kind: Kind::Struct(&core_v1::LOAD_BALANCER_STATUS), number: 1, omit_empty: true, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.Condition", kind: Kind::List(&Kind::Struct(&meta_v1::CONDITION)), number: 2, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SESSION_AFFINITY_CONFIG: Type = Type { package: "k8s.io/api/core/v1", name: "SessionAffinityConfig", atomic: false, fields: &[
+pub(super) static SESSION_AFFINITY_CONFIG: Type = Type::new("k8s.io/api/core/v1", "SessionAffinityConfig", false, &[
     Field { name: "clientIP", go_name: "ClientIP", go_type: "*v1.ClientIPConfig", kind: Kind::Struct(&core_v1::CLIENT_IP_CONFIG), number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SLEEP_ACTION: Type = Type { package: "k8s.io/api/core/v1", name: "SleepAction", atomic: false, fields: &[
+pub(super) static SLEEP_ACTION: Type = Type::new("k8s.io/api/core/v1", "SleepAction", false, &[
     Field { name: "seconds", go_name: "Seconds", go_type: "int64", kind: Kind::Int64, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_OS_PERSISTENT_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "StorageOSPersistentVolumeSource", atomic: false, fields: &[
+pub(super) static STORAGE_OS_PERSISTENT_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "StorageOSPersistentVolumeSource", false, &[
     Field { name: "volumeName", go_name: "VolumeName", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "volumeNamespace", go_name: "VolumeNamespace", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 4, omit_empty: true, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.ObjectReference", kind: Kind::Struct(&core_v1::OBJECT_REFERENCE), number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_OS_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "StorageOSVolumeSource", atomic: false, fields: &[
+pub(super) static STORAGE_OS_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "StorageOSVolumeSource", false, &[
     Field { name: "volumeName", go_name: "VolumeName", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "volumeNamespace", go_name: "VolumeNamespace", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 4, omit_empty: true, ..FIELD },
     Field { name: "secretRef", go_name: "SecretRef", go_type: "*v1.LocalObjectReference", kind: Kind::Struct(&core_v1::LOCAL_OBJECT_REFERENCE), number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SYSCTL: Type = Type { package: "k8s.io/api/core/v1", name: "Sysctl", atomic: false, fields: &[
+pub(super) static SYSCTL: Type = Type::new("k8s.io/api/core/v1", "Sysctl", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "value", go_name: "Value", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TCP_SOCKET_ACTION: Type = Type { package: "k8s.io/api/core/v1", name: "TCPSocketAction", atomic: false, fields: &[
+pub(super) static TCP_SOCKET_ACTION: Type = Type::new("k8s.io/api/core/v1", "TCPSocketAction", false, &[
     Field { name: "port", go_name: "Port", go_type: "intstr.IntOrString", kind: Kind::IntOrString, number: 1, ..FIELD },
     Field { name: "host", go_name: "Host", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TAINT: Type = Type { package: "k8s.io/api/core/v1", name: "Taint", atomic: false, fields: &[
+pub(super) static TAINT: Type = Type::new("k8s.io/api/core/v1", "Taint", false, &[
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "value", go_name: "Value", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "effect", go_name: "Effect", go_type: "v1.TaintEffect", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "timeAdded", go_name: "TimeAdded", go_type: "*v1.Time", kind: Kind::Time, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TOLERATION: Type = Type { package: "k8s.io/api/core/v1", name: "Toleration", atomic: false, fields: &[
+pub(super) static TOLERATION: Type = Type::new("k8s.io/api/core/v1", "Toleration", false, &[
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "operator", go_name: "Operator", go_type: "v1.TolerationOperator", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "value", go_name: "Value", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "effect", go_name: "Effect", go_type: "v1.TaintEffect", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "tolerationSeconds", go_name: "TolerationSeconds", go_type: "*int64", kind: Kind::Int64, number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, added: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TOPOLOGY_SELECTOR_LABEL_REQUIREMENT: Type = Type { package: "k8s.io/api/core/v1", name: "TopologySelectorLabelRequirement", atomic: false, fields: &[
+pub(super) static TOPOLOGY_SELECTOR_LABEL_REQUIREMENT: Type = Type::new("k8s.io/api/core/v1", "TopologySelectorLabelRequirement", false, &[
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "values", go_name: "Values", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TOPOLOGY_SELECTOR_TERM: Type = Type { package: "k8s.io/api/core/v1", name: "TopologySelectorTerm", atomic: true, fields: &[
+pub(super) static TOPOLOGY_SELECTOR_TERM: Type = Type::new("k8s.io/api/core/v1", "TopologySelectorTerm", true, &[
     Field { name: "matchLabelExpressions", go_name: "MatchLabelExpressions", go_type: "[]v1.TopologySelectorLabelRequirement", kind: Kind::List(&Kind::Struct(&core_v1::TOPOLOGY_SELECTOR_LABEL_REQUIREMENT)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TOPOLOGY_SPREAD_CONSTRAINT: Type = Type { package: "k8s.io/api/core/v1", name: "TopologySpreadConstraint", atomic: false, fields: &[
+pub(super) static TOPOLOGY_SPREAD_CONSTRAINT: Type = Type::new("k8s.io/api/core/v1", "TopologySpreadConstraint", false, &[
     Field { name: "maxSkew", go_name: "MaxSkew", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "topologyKey", go_name: "TopologyKey", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "whenUnsatisfiable", go_name: "WhenUnsatisfiable", go_type: "v1.UnsatisfiableConstraintAction", kind: Kind::String, number: 3, ..FIELD },
@@ -1994,25 +1994,25 @@ pub(super) static TOPOLOGY_SPREAD_CONSTRAINT: Type = Type { package: "k8s.io/api
     Field { name: "nodeAffinityPolicy", go_name: "NodeAffinityPolicy", go_type: "*v1.NodeInclusionPolicy", kind: Kind::String, number: 6, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "nodeTaintsPolicy", go_name: "NodeTaintsPolicy", go_type: "*v1.NodeInclusionPolicy", kind: Kind::String, number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "matchLabelKeys", go_name: "MatchLabelKeys", go_type: "[]string", kind: Kind::List(&Kind::String), number: 8, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TYPED_LOCAL_OBJECT_REFERENCE: Type = Type { package: "k8s.io/api/core/v1", name: "TypedLocalObjectReference", atomic: true, fields: &[
+pub(super) static TYPED_LOCAL_OBJECT_REFERENCE: Type = Type::new("k8s.io/api/core/v1", "TypedLocalObjectReference", true, &[
     Field { name: "apiGroup", go_name: "APIGroup", go_type: "*string", kind: Kind::String, number: 1, pointer: true, ..FIELD },
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TYPED_OBJECT_REFERENCE: Type = Type { package: "k8s.io/api/core/v1", name: "TypedObjectReference", atomic: false, fields: &[
+pub(super) static TYPED_OBJECT_REFERENCE: Type = Type::new("k8s.io/api/core/v1", "TypedObjectReference", false, &[
     Field { name: "apiGroup", go_name: "APIGroup", go_type: "*string", kind: Kind::String, number: 1, pointer: true, ..FIELD },
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "namespace", go_name: "Namespace", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME: Type = Type { package: "k8s.io/api/core/v1", name: "Volume", atomic: false, fields: &[
+pub(super) static VOLUME: Type = Type::new("k8s.io/api/core/v1", "Volume", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "hostPath", go_name: "HostPath", go_type: "*v1.HostPathVolumeSource", kind: Kind::Struct(&core_v1::HOST_PATH_VOLUME_SOURCE), number: 1, embedded: &[2], pointer: true, omit_empty: true, ..FIELD },
     Field { name: "emptyDir", go_name: "EmptyDir", go_type: "*v1.EmptyDirVolumeSource", kind: Kind::Struct(&core_v1::EMPTY_DIR_VOLUME_SOURCE), number: 2, embedded: &[2], pointer: true, omit_empty: true, ..FIELD },
@@ -2044,29 +2044,29 @@ pub(super) static VOLUME: Type = Type { package: "k8s.io/api/core/v1", name: "Vo
     Field { name: "csi", go_name: "CSI", go_type: "*v1.CSIVolumeSource", kind: Kind::Struct(&core_v1::CSI_VOLUME_SOURCE), number: 28, embedded: &[2], pointer: true, omit_empty: true, ..FIELD },
     Field { name: "ephemeral", go_name: "Ephemeral", go_type: "*v1.EphemeralVolumeSource", kind: Kind::Struct(&core_v1::EPHEMERAL_VOLUME_SOURCE), number: 29, embedded: &[2], pointer: true, omit_empty: true, ..FIELD },
     Field { name: "image", go_name: "Image", go_type: "*v1.ImageVolumeSource", kind: Kind::Struct(&core_v1::IMAGE_VOLUME_SOURCE), number: 30, embedded: &[2], pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_DEVICE: Type = Type { package: "k8s.io/api/core/v1", name: "VolumeDevice", atomic: false, fields: &[
+pub(super) static VOLUME_DEVICE: Type = Type::new("k8s.io/api/core/v1", "VolumeDevice", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "devicePath", go_name: "DevicePath", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_HEALTH_CONDITION: Type = Type { package: "k8s.io/api/core/v1", name: "VolumeHealthCondition", atomic: false, fields: &[
+pub(super) static VOLUME_HEALTH_CONDITION: Type = Type::new("k8s.io/api/core/v1", "VolumeHealthCondition", false, &[
     Field { name: "status", go_name: "Status", go_type: "v1.VolumeHealthStatusType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_HEALTH_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "VolumeHealthStatus", atomic: false, fields: &[
+pub(super) static VOLUME_HEALTH_STATUS: Type = Type::new("k8s.io/api/core/v1", "VolumeHealthStatus", false, &[
     Field { name: "healthConditions", go_name: "HealthConditions", go_type: "[]v1.VolumeHealthCondition", kind: Kind::List(&Kind::Struct(&core_v1::VOLUME_HEALTH_CONDITION)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["status", "reason"], merge_key: Some("status"), patch: Some("merge"), ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_MOUNT: Type = Type { package: "k8s.io/api/core/v1", name: "VolumeMount", atomic: false, fields: &[
+pub(super) static VOLUME_MOUNT: Type = Type::new("k8s.io/api/core/v1", "VolumeMount", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 2, omit_empty: true, ..FIELD },
     Field { name: "recursiveReadOnly", go_name: "RecursiveReadOnly", go_type: "*v1.RecursiveReadOnlyMode", kind: Kind::String, number: 7, pointer: true, omit_empty: true, ..FIELD },
@@ -2075,40 +2075,40 @@ pub(super) static VOLUME_MOUNT: Type = Type { package: "k8s.io/api/core/v1", nam
     Field { name: "mountPropagation", go_name: "MountPropagation", go_type: "*v1.MountPropagationMode", kind: Kind::String, number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "subPathExpr", go_name: "SubPathExpr", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
     Field { name: "bindMountOptions", go_name: "BindMountOptions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 8, omit_empty: true, list: Some(ListType::Set), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_MOUNT_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "VolumeMountStatus", atomic: false, fields: &[
+pub(super) static VOLUME_MOUNT_STATUS: Type = Type::new("k8s.io/api/core/v1", "VolumeMountStatus", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "mountPath", go_name: "MountPath", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "readOnly", go_name: "ReadOnly", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
     Field { name: "recursiveReadOnly", go_name: "RecursiveReadOnly", go_type: "*v1.RecursiveReadOnlyMode", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "volumeStatus", go_name: "VolumeStatus", go_type: "*v1.VolumeStatus", kind: Kind::Struct(&core_v1::VOLUME_STATUS), number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_NODE_AFFINITY: Type = Type { package: "k8s.io/api/core/v1", name: "VolumeNodeAffinity", atomic: false, fields: &[
+pub(super) static VOLUME_NODE_AFFINITY: Type = Type::new("k8s.io/api/core/v1", "VolumeNodeAffinity", false, &[
     Field { name: "required", go_name: "Required", go_type: "*v1.NodeSelector", kind: Kind::Struct(&core_v1::NODE_SELECTOR), number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_PROJECTION: Type = Type { package: "k8s.io/api/core/v1", name: "VolumeProjection", atomic: false, fields: &[
+pub(super) static VOLUME_PROJECTION: Type = Type::new("k8s.io/api/core/v1", "VolumeProjection", false, &[
     Field { name: "secret", go_name: "Secret", go_type: "*v1.SecretProjection", kind: Kind::Struct(&core_v1::SECRET_PROJECTION), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "downwardAPI", go_name: "DownwardAPI", go_type: "*v1.DownwardAPIProjection", kind: Kind::Struct(&core_v1::DOWNWARD_API_PROJECTION), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "configMap", go_name: "ConfigMap", go_type: "*v1.ConfigMapProjection", kind: Kind::Struct(&core_v1::CONFIG_MAP_PROJECTION), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "serviceAccountToken", go_name: "ServiceAccountToken", go_type: "*v1.ServiceAccountTokenProjection", kind: Kind::Struct(&core_v1::SERVICE_ACCOUNT_TOKEN_PROJECTION), number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "clusterTrustBundle", go_name: "ClusterTrustBundle", go_type: "*v1.ClusterTrustBundleProjection", kind: Kind::Struct(&core_v1::CLUSTER_TRUST_BUNDLE_PROJECTION), number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "podCertificate", go_name: "PodCertificate", go_type: "*v1.PodCertificateProjection", kind: Kind::Struct(&core_v1::POD_CERTIFICATE_PROJECTION), number: 6, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_RESOURCE_REQUIREMENTS: Type = Type { package: "k8s.io/api/core/v1", name: "VolumeResourceRequirements", atomic: false, fields: &[
+pub(super) static VOLUME_RESOURCE_REQUIREMENTS: Type = Type::new("k8s.io/api/core/v1", "VolumeResourceRequirements", false, &[
     Field { name: "limits", go_name: "Limits", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 1, omit_empty: true, ..FIELD },
     Field { name: "requests", go_name: "Requests", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "VolumeSource", atomic: false, fields: &[
+pub(super) static VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "VolumeSource", false, &[
     Field { name: "hostPath", go_name: "HostPath", go_type: "*v1.HostPathVolumeSource", kind: Kind::Struct(&core_v1::HOST_PATH_VOLUME_SOURCE), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "emptyDir", go_name: "EmptyDir", go_type: "*v1.EmptyDirVolumeSource", kind: Kind::Struct(&core_v1::EMPTY_DIR_VOLUME_SOURCE), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "gcePersistentDisk", go_name: "GCEPersistentDisk", go_type: "*v1.GCEPersistentDiskVolumeSource", kind: Kind::Struct(&core_v1::GCE_PERSISTENT_DISK_VOLUME_SOURCE), number: 3, pointer: true, omit_empty: true, ..FIELD },
@@ -2139,31 +2139,31 @@ pub(super) static VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", na
     Field { name: "csi", go_name: "CSI", go_type: "*v1.CSIVolumeSource", kind: Kind::Struct(&core_v1::CSI_VOLUME_SOURCE), number: 28, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "ephemeral", go_name: "Ephemeral", go_type: "*v1.EphemeralVolumeSource", kind: Kind::Struct(&core_v1::EPHEMERAL_VOLUME_SOURCE), number: 29, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "image", go_name: "Image", go_type: "*v1.ImageVolumeSource", kind: Kind::Struct(&core_v1::IMAGE_VOLUME_SOURCE), number: 30, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_STATUS: Type = Type { package: "k8s.io/api/core/v1", name: "VolumeStatus", atomic: false, fields: &[
+pub(super) static VOLUME_STATUS: Type = Type::new("k8s.io/api/core/v1", "VolumeStatus", false, &[
     Field { name: "image", go_name: "Image", go_type: "*v1.ImageVolumeStatus", kind: Kind::Struct(&core_v1::IMAGE_VOLUME_STATUS), number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VSPHERE_VIRTUAL_DISK_VOLUME_SOURCE: Type = Type { package: "k8s.io/api/core/v1", name: "VsphereVirtualDiskVolumeSource", atomic: false, fields: &[
+pub(super) static VSPHERE_VIRTUAL_DISK_VOLUME_SOURCE: Type = Type::new("k8s.io/api/core/v1", "VsphereVirtualDiskVolumeSource", false, &[
     Field { name: "volumePath", go_name: "VolumePath", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "fsType", go_name: "FSType", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "storagePolicyName", go_name: "StoragePolicyName", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "storagePolicyID", go_name: "StoragePolicyID", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static WEIGHTED_POD_AFFINITY_TERM: Type = Type { package: "k8s.io/api/core/v1", name: "WeightedPodAffinityTerm", atomic: false, fields: &[
+pub(super) static WEIGHTED_POD_AFFINITY_TERM: Type = Type::new("k8s.io/api/core/v1", "WeightedPodAffinityTerm", false, &[
     Field { name: "weight", go_name: "Weight", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "podAffinityTerm", go_name: "PodAffinityTerm", go_type: "v1.PodAffinityTerm", kind: Kind::Struct(&core_v1::POD_AFFINITY_TERM), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static WINDOWS_SECURITY_CONTEXT_OPTIONS: Type = Type { package: "k8s.io/api/core/v1", name: "WindowsSecurityContextOptions", atomic: false, fields: &[
+pub(super) static WINDOWS_SECURITY_CONTEXT_OPTIONS: Type = Type::new("k8s.io/api/core/v1", "WindowsSecurityContextOptions", false, &[
     Field { name: "gmsaCredentialSpecName", go_name: "GMSACredentialSpecName", go_type: "*string", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "gmsaCredentialSpec", go_name: "GMSACredentialSpec", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "runAsUserName", go_name: "RunAsUserName", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "hostProcess", go_name: "HostProcess", go_type: "*bool", kind: Kind::Bool, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);

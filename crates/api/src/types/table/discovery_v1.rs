@@ -6,7 +6,7 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static ENDPOINT: Type = Type { package: "k8s.io/api/discovery/v1", name: "Endpoint", atomic: false, fields: &[
+pub(super) static ENDPOINT: Type = Type::new("k8s.io/api/discovery/v1", "Endpoint", false, &[
     Field { name: "addresses", go_name: "Addresses", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Set), ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "v1.EndpointConditions", kind: Kind::Struct(&discovery_v1::ENDPOINT_CONDITIONS), number: 2, omit_empty: true, ..FIELD },
     Field { name: "hostname", go_name: "Hostname", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
@@ -15,53 +15,53 @@ pub(super) static ENDPOINT: Type = Type { package: "k8s.io/api/discovery/v1", na
     Field { name: "nodeName", go_name: "NodeName", go_type: "*string", kind: Kind::String, number: 6, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "zone", go_name: "Zone", go_type: "*string", kind: Kind::String, number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "hints", go_name: "Hints", go_type: "*v1.EndpointHints", kind: Kind::Struct(&discovery_v1::ENDPOINT_HINTS), number: 8, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENDPOINT_CONDITIONS: Type = Type { package: "k8s.io/api/discovery/v1", name: "EndpointConditions", atomic: false, fields: &[
+pub(super) static ENDPOINT_CONDITIONS: Type = Type::new("k8s.io/api/discovery/v1", "EndpointConditions", false, &[
     Field { name: "ready", go_name: "Ready", go_type: "*bool", kind: Kind::Bool, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "serving", go_name: "Serving", go_type: "*bool", kind: Kind::Bool, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "terminating", go_name: "Terminating", go_type: "*bool", kind: Kind::Bool, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENDPOINT_HINTS: Type = Type { package: "k8s.io/api/discovery/v1", name: "EndpointHints", atomic: false, fields: &[
+pub(super) static ENDPOINT_HINTS: Type = Type::new("k8s.io/api/discovery/v1", "EndpointHints", false, &[
     Field { name: "forZones", go_name: "ForZones", go_type: "[]v1.ForZone", kind: Kind::List(&Kind::Struct(&discovery_v1::FOR_ZONE)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "forNodes", go_name: "ForNodes", go_type: "[]v1.ForNode", kind: Kind::List(&Kind::Struct(&discovery_v1::FOR_NODE)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENDPOINT_PORT: Type = Type { package: "k8s.io/api/discovery/v1", name: "EndpointPort", atomic: true, fields: &[
+pub(super) static ENDPOINT_PORT: Type = Type::new("k8s.io/api/discovery/v1", "EndpointPort", true, &[
     Field { name: "name", go_name: "Name", go_type: "*string", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "protocol", go_name: "Protocol", go_type: "*v1.Protocol", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "port", go_name: "Port", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "appProtocol", go_name: "AppProtocol", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENDPOINT_SLICE: Type = Type { package: "k8s.io/api/discovery/v1", name: "EndpointSlice", atomic: false, fields: &[
+pub(super) static ENDPOINT_SLICE: Type = Type::new("k8s.io/api/discovery/v1", "EndpointSlice", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "addressType", go_name: "AddressType", go_type: "v1.AddressType", kind: Kind::String, number: 4, ..FIELD },
     Field { name: "endpoints", go_name: "Endpoints", go_type: "[]v1.Endpoint", kind: Kind::List(&Kind::Struct(&discovery_v1::ENDPOINT)), number: 2, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "ports", go_name: "Ports", go_type: "[]v1.EndpointPort", kind: Kind::List(&Kind::Struct(&discovery_v1::ENDPOINT_PORT)), number: 3, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ENDPOINT_SLICE_LIST: Type = Type { package: "k8s.io/api/discovery/v1", name: "EndpointSliceList", atomic: false, fields: &[
+pub(super) static ENDPOINT_SLICE_LIST: Type = Type::new("k8s.io/api/discovery/v1", "EndpointSliceList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.EndpointSlice", kind: Kind::List(&Kind::Struct(&discovery_v1::ENDPOINT_SLICE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FOR_NODE: Type = Type { package: "k8s.io/api/discovery/v1", name: "ForNode", atomic: false, fields: &[
+pub(super) static FOR_NODE: Type = Type::new("k8s.io/api/discovery/v1", "ForNode", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FOR_ZONE: Type = Type { package: "k8s.io/api/discovery/v1", name: "ForZone", atomic: false, fields: &[
+pub(super) static FOR_ZONE: Type = Type::new("k8s.io/api/discovery/v1", "ForZone", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);

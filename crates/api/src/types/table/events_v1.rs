@@ -6,7 +6,7 @@ use super::super::{FIELD, Field, Kind, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static EVENT: Type = Type { package: "k8s.io/api/events/v1", name: "Event", atomic: false, fields: &[
+pub(super) static EVENT: Type = Type::new("k8s.io/api/events/v1", "Event", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, ..FIELD },
@@ -24,18 +24,18 @@ pub(super) static EVENT: Type = Type { package: "k8s.io/api/events/v1", name: "E
     Field { name: "deprecatedFirstTimestamp", go_name: "DeprecatedFirstTimestamp", go_type: "v1.Time", kind: Kind::Time, number: 13, omit_empty: true, ..FIELD },
     Field { name: "deprecatedLastTimestamp", go_name: "DeprecatedLastTimestamp", go_type: "v1.Time", kind: Kind::Time, number: 14, omit_empty: true, ..FIELD },
     Field { name: "deprecatedCount", go_name: "DeprecatedCount", go_type: "int32", kind: Kind::Int32, number: 15, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EVENT_LIST: Type = Type { package: "k8s.io/api/events/v1", name: "EventList", atomic: false, fields: &[
+pub(super) static EVENT_LIST: Type = Type::new("k8s.io/api/events/v1", "EventList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Event", kind: Kind::List(&Kind::Struct(&events_v1::EVENT)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EVENT_SERIES: Type = Type { package: "k8s.io/api/events/v1", name: "EventSeries", atomic: false, fields: &[
+pub(super) static EVENT_SERIES: Type = Type::new("k8s.io/api/events/v1", "EventSeries", false, &[
     Field { name: "count", go_name: "Count", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "lastObservedTime", go_name: "LastObservedTime", go_type: "v1.MicroTime", kind: Kind::MicroTime, number: 2, ..FIELD },
-] };
+]);

@@ -6,161 +6,161 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static EXEMPT_PRIORITY_LEVEL_CONFIGURATION: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "ExemptPriorityLevelConfiguration", atomic: false, fields: &[
+pub(super) static EXEMPT_PRIORITY_LEVEL_CONFIGURATION: Type = Type::new("k8s.io/api/flowcontrol/v1", "ExemptPriorityLevelConfiguration", false, &[
     Field { name: "nominalConcurrencyShares", go_name: "NominalConcurrencyShares", go_type: "*int32", kind: Kind::Int32, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "lendablePercent", go_name: "LendablePercent", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FLOW_DISTINGUISHER_METHOD: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "FlowDistinguisherMethod", atomic: false, fields: &[
+pub(super) static FLOW_DISTINGUISHER_METHOD: Type = Type::new("k8s.io/api/flowcontrol/v1", "FlowDistinguisherMethod", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.FlowDistinguisherMethodType", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FLOW_SCHEMA: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "FlowSchema", atomic: false, fields: &[
+pub(super) static FLOW_SCHEMA: Type = Type::new("k8s.io/api/flowcontrol/v1", "FlowSchema", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.FlowSchemaSpec", kind: Kind::Struct(&flowcontrol_v1::FLOW_SCHEMA_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.FlowSchemaStatus", kind: Kind::Struct(&flowcontrol_v1::FLOW_SCHEMA_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FLOW_SCHEMA_CONDITION: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "FlowSchemaCondition", atomic: false, fields: &[
+pub(super) static FLOW_SCHEMA_CONDITION: Type = Type::new("k8s.io/api/flowcontrol/v1", "FlowSchemaCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.FlowSchemaConditionType", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FLOW_SCHEMA_LIST: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "FlowSchemaList", atomic: false, fields: &[
+pub(super) static FLOW_SCHEMA_LIST: Type = Type::new("k8s.io/api/flowcontrol/v1", "FlowSchemaList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.FlowSchema", kind: Kind::List(&Kind::Struct(&flowcontrol_v1::FLOW_SCHEMA)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FLOW_SCHEMA_SPEC: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "FlowSchemaSpec", atomic: false, fields: &[
+pub(super) static FLOW_SCHEMA_SPEC: Type = Type::new("k8s.io/api/flowcontrol/v1", "FlowSchemaSpec", false, &[
     Field { name: "priorityLevelConfiguration", go_name: "PriorityLevelConfiguration", go_type: "v1.PriorityLevelConfigurationReference", kind: Kind::Struct(&flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION_REFERENCE), number: 1, ..FIELD },
     Field { name: "matchingPrecedence", go_name: "MatchingPrecedence", go_type: "int32", kind: Kind::Int32, number: 2, ..FIELD },
     Field { name: "distinguisherMethod", go_name: "DistinguisherMethod", go_type: "*v1.FlowDistinguisherMethod", kind: Kind::Struct(&flowcontrol_v1::FLOW_DISTINGUISHER_METHOD), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "rules", go_name: "Rules", go_type: "[]v1.PolicyRulesWithSubjects", kind: Kind::List(&Kind::Struct(&flowcontrol_v1::POLICY_RULES_WITH_SUBJECTS)), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FLOW_SCHEMA_STATUS: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "FlowSchemaStatus", atomic: false, fields: &[
+pub(super) static FLOW_SCHEMA_STATUS: Type = Type::new("k8s.io/api/flowcontrol/v1", "FlowSchemaStatus", false, &[
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.FlowSchemaCondition", kind: Kind::List(&Kind::Struct(&flowcontrol_v1::FLOW_SCHEMA_CONDITION)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static GROUP_SUBJECT: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "GroupSubject", atomic: false, fields: &[
+pub(super) static GROUP_SUBJECT: Type = Type::new("k8s.io/api/flowcontrol/v1", "GroupSubject", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LIMIT_RESPONSE: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "LimitResponse", atomic: false, fields: &[
+pub(super) static LIMIT_RESPONSE: Type = Type::new("k8s.io/api/flowcontrol/v1", "LimitResponse", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.LimitResponseType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "queuing", go_name: "Queuing", go_type: "*v1.QueuingConfiguration", kind: Kind::Struct(&flowcontrol_v1::QUEUING_CONFIGURATION), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LIMITED_PRIORITY_LEVEL_CONFIGURATION: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "LimitedPriorityLevelConfiguration", atomic: false, fields: &[
+pub(super) static LIMITED_PRIORITY_LEVEL_CONFIGURATION: Type = Type::new("k8s.io/api/flowcontrol/v1", "LimitedPriorityLevelConfiguration", false, &[
     Field { name: "nominalConcurrencyShares", go_name: "NominalConcurrencyShares", go_type: "*int32", kind: Kind::Int32, number: 1, pointer: true, ..FIELD },
     Field { name: "limitResponse", go_name: "LimitResponse", go_type: "v1.LimitResponse", kind: Kind::Struct(&flowcontrol_v1::LIMIT_RESPONSE), number: 2, omit_empty: true, ..FIELD },
     Field { name: "lendablePercent", go_name: "LendablePercent", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "borrowingLimitPercent", go_name: "BorrowingLimitPercent", go_type: "*int32", kind: Kind::Int32, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NON_RESOURCE_POLICY_RULE: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "NonResourcePolicyRule", atomic: false, fields: &[
+pub(super) static NON_RESOURCE_POLICY_RULE: Type = Type::new("k8s.io/api/flowcontrol/v1", "NonResourcePolicyRule", false, &[
     Field { name: "verbs", go_name: "Verbs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Set), ..FIELD },
     Field { name: "nonResourceURLs", go_name: "NonResourceURLs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 6, list: Some(ListType::Set), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POLICY_RULES_WITH_SUBJECTS: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "PolicyRulesWithSubjects", atomic: false, fields: &[
+pub(super) static POLICY_RULES_WITH_SUBJECTS: Type = Type::new("k8s.io/api/flowcontrol/v1", "PolicyRulesWithSubjects", false, &[
     Field { name: "subjects", go_name: "Subjects", go_type: "[]v1.Subject", kind: Kind::List(&Kind::Struct(&flowcontrol_v1::SUBJECT)), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "resourceRules", go_name: "ResourceRules", go_type: "[]v1.ResourcePolicyRule", kind: Kind::List(&Kind::Struct(&flowcontrol_v1::RESOURCE_POLICY_RULE)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "nonResourceRules", go_name: "NonResourceRules", go_type: "[]v1.NonResourcePolicyRule", kind: Kind::List(&Kind::Struct(&flowcontrol_v1::NON_RESOURCE_POLICY_RULE)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PRIORITY_LEVEL_CONFIGURATION: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "PriorityLevelConfiguration", atomic: false, fields: &[
+pub(super) static PRIORITY_LEVEL_CONFIGURATION: Type = Type::new("k8s.io/api/flowcontrol/v1", "PriorityLevelConfiguration", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.PriorityLevelConfigurationSpec", kind: Kind::Struct(&flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.PriorityLevelConfigurationStatus", kind: Kind::Struct(&flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PRIORITY_LEVEL_CONFIGURATION_CONDITION: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "PriorityLevelConfigurationCondition", atomic: false, fields: &[
+pub(super) static PRIORITY_LEVEL_CONFIGURATION_CONDITION: Type = Type::new("k8s.io/api/flowcontrol/v1", "PriorityLevelConfigurationCondition", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.PriorityLevelConfigurationConditionType", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 3, omit_empty: true, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PRIORITY_LEVEL_CONFIGURATION_LIST: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "PriorityLevelConfigurationList", atomic: false, fields: &[
+pub(super) static PRIORITY_LEVEL_CONFIGURATION_LIST: Type = Type::new("k8s.io/api/flowcontrol/v1", "PriorityLevelConfigurationList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.PriorityLevelConfiguration", kind: Kind::List(&Kind::Struct(&flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PRIORITY_LEVEL_CONFIGURATION_REFERENCE: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "PriorityLevelConfigurationReference", atomic: false, fields: &[
+pub(super) static PRIORITY_LEVEL_CONFIGURATION_REFERENCE: Type = Type::new("k8s.io/api/flowcontrol/v1", "PriorityLevelConfigurationReference", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PRIORITY_LEVEL_CONFIGURATION_SPEC: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "PriorityLevelConfigurationSpec", atomic: false, fields: &[
+pub(super) static PRIORITY_LEVEL_CONFIGURATION_SPEC: Type = Type::new("k8s.io/api/flowcontrol/v1", "PriorityLevelConfigurationSpec", false, &[
     Field { name: "type", go_name: "Type", go_type: "v1.PriorityLevelEnablement", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "limited", go_name: "Limited", go_type: "*v1.LimitedPriorityLevelConfiguration", kind: Kind::Struct(&flowcontrol_v1::LIMITED_PRIORITY_LEVEL_CONFIGURATION), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "exempt", go_name: "Exempt", go_type: "*v1.ExemptPriorityLevelConfiguration", kind: Kind::Struct(&flowcontrol_v1::EXEMPT_PRIORITY_LEVEL_CONFIGURATION), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PRIORITY_LEVEL_CONFIGURATION_STATUS: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "PriorityLevelConfigurationStatus", atomic: false, fields: &[
+pub(super) static PRIORITY_LEVEL_CONFIGURATION_STATUS: Type = Type::new("k8s.io/api/flowcontrol/v1", "PriorityLevelConfigurationStatus", false, &[
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.PriorityLevelConfigurationCondition", kind: Kind::List(&Kind::Struct(&flowcontrol_v1::PRIORITY_LEVEL_CONFIGURATION_CONDITION)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static QUEUING_CONFIGURATION: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "QueuingConfiguration", atomic: false, fields: &[
+pub(super) static QUEUING_CONFIGURATION: Type = Type::new("k8s.io/api/flowcontrol/v1", "QueuingConfiguration", false, &[
     Field { name: "queues", go_name: "Queues", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "handSize", go_name: "HandSize", go_type: "int32", kind: Kind::Int32, number: 2, ..FIELD },
     Field { name: "queueLengthLimit", go_name: "QueueLengthLimit", go_type: "int32", kind: Kind::Int32, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_POLICY_RULE: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "ResourcePolicyRule", atomic: false, fields: &[
+pub(super) static RESOURCE_POLICY_RULE: Type = Type::new("k8s.io/api/flowcontrol/v1", "ResourcePolicyRule", false, &[
     Field { name: "verbs", go_name: "Verbs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Set), ..FIELD },
     Field { name: "apiGroups", go_name: "APIGroups", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, list: Some(ListType::Set), ..FIELD },
     Field { name: "resources", go_name: "Resources", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, list: Some(ListType::Set), ..FIELD },
     Field { name: "clusterScope", go_name: "ClusterScope", go_type: "bool", kind: Kind::Bool, number: 4, omit_empty: true, ..FIELD },
     Field { name: "namespaces", go_name: "Namespaces", go_type: "[]string", kind: Kind::List(&Kind::String), number: 5, list: Some(ListType::Set), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_ACCOUNT_SUBJECT: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "ServiceAccountSubject", atomic: false, fields: &[
+pub(super) static SERVICE_ACCOUNT_SUBJECT: Type = Type::new("k8s.io/api/flowcontrol/v1", "ServiceAccountSubject", false, &[
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SUBJECT: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "Subject", atomic: false, fields: &[
+pub(super) static SUBJECT: Type = Type::new("k8s.io/api/flowcontrol/v1", "Subject", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "v1.SubjectKind", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "user", go_name: "User", go_type: "*v1.UserSubject", kind: Kind::Struct(&flowcontrol_v1::USER_SUBJECT), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "group", go_name: "Group", go_type: "*v1.GroupSubject", kind: Kind::Struct(&flowcontrol_v1::GROUP_SUBJECT), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "serviceAccount", go_name: "ServiceAccount", go_type: "*v1.ServiceAccountSubject", kind: Kind::Struct(&flowcontrol_v1::SERVICE_ACCOUNT_SUBJECT), number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static USER_SUBJECT: Type = Type { package: "k8s.io/api/flowcontrol/v1", name: "UserSubject", atomic: false, fields: &[
+pub(super) static USER_SUBJECT: Type = Type::new("k8s.io/api/flowcontrol/v1", "UserSubject", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);

@@ -6,24 +6,24 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static API_GROUP: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "APIGroup", atomic: false, fields: &[
+pub(super) static API_GROUP: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "APIGroup", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "versions", go_name: "Versions", go_type: "[]v1.GroupVersionForDiscovery", kind: Kind::List(&Kind::Struct(&meta_v1::GROUP_VERSION_FOR_DISCOVERY)), number: 2, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "preferredVersion", go_name: "PreferredVersion", go_type: "v1.GroupVersionForDiscovery", kind: Kind::Struct(&meta_v1::GROUP_VERSION_FOR_DISCOVERY), number: 3, omit_empty: true, ..FIELD },
     Field { name: "serverAddressByClientCIDRs", go_name: "ServerAddressByClientCIDRs", go_type: "[]v1.ServerAddressByClientCIDR", kind: Kind::List(&Kind::Struct(&meta_v1::SERVER_ADDRESS_BY_CLIENT_CIDR)), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static API_GROUP_LIST: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "APIGroupList", atomic: false, fields: &[
+pub(super) static API_GROUP_LIST: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "APIGroupList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "groups", go_name: "Groups", go_type: "[]v1.APIGroup", kind: Kind::List(&Kind::Struct(&meta_v1::API_GROUP)), number: 1, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static API_RESOURCE: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "APIResource", atomic: false, fields: &[
+pub(super) static API_RESOURCE: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "APIResource", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "singularName", go_name: "SingularName", go_type: "string", kind: Kind::String, number: 6, ..FIELD },
     Field { name: "namespaced", go_name: "Namespaced", go_type: "bool", kind: Kind::Bool, number: 2, ..FIELD },
@@ -34,45 +34,45 @@ pub(super) static API_RESOURCE: Type = Type { package: "k8s.io/apimachinery/pkg/
     Field { name: "shortNames", go_name: "ShortNames", go_type: "[]string", kind: Kind::List(&Kind::String), number: 5, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "categories", go_name: "Categories", go_type: "[]string", kind: Kind::List(&Kind::String), number: 7, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "storageVersionHash", go_name: "StorageVersionHash", go_type: "string", kind: Kind::String, number: 10, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static API_RESOURCE_LIST: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "APIResourceList", atomic: false, fields: &[
+pub(super) static API_RESOURCE_LIST: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "APIResourceList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "groupVersion", go_name: "GroupVersion", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "resources", go_name: "APIResources", go_type: "[]v1.APIResource", kind: Kind::List(&Kind::Struct(&meta_v1::API_RESOURCE)), number: 2, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static API_VERSIONS: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "APIVersions", atomic: false, fields: &[
+pub(super) static API_VERSIONS: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "APIVersions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "versions", go_name: "Versions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "serverAddressByClientCIDRs", go_name: "ServerAddressByClientCIDRs", go_type: "[]v1.ServerAddressByClientCIDR", kind: Kind::List(&Kind::Struct(&meta_v1::SERVER_ADDRESS_BY_CLIENT_CIDR)), number: 2, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CONDITION: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "Condition", atomic: false, fields: &[
+pub(super) static CONDITION: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "Condition", false, &[
     Field { name: "type", go_name: "Type", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ConditionStatus", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 3, omit_empty: true, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 4, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 5, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 6, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CREATE_OPTIONS: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "CreateOptions", atomic: false, fields: &[
+pub(super) static CREATE_OPTIONS: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "CreateOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "dryRun", go_name: "DryRun", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, ..FIELD },
     Field { name: "fieldManager", go_name: "FieldManager", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "fieldValidation", go_name: "FieldValidation", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DELETE_OPTIONS: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "DeleteOptions", atomic: false, fields: &[
+pub(super) static DELETE_OPTIONS: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "DeleteOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "gracePeriodSeconds", go_name: "GracePeriodSeconds", go_type: "*int64", kind: Kind::Int64, number: 1, pointer: true, omit_empty: true, ..FIELD },
@@ -81,58 +81,58 @@ pub(super) static DELETE_OPTIONS: Type = Type { package: "k8s.io/apimachinery/pk
     Field { name: "propagationPolicy", go_name: "PropagationPolicy", go_type: "*v1.DeletionPropagation", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "dryRun", go_name: "DryRun", go_type: "[]string", kind: Kind::List(&Kind::String), number: 5, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "ignoreStoreReadErrorWithClusterBreakingPotential", go_name: "IgnoreStoreReadErrorWithClusterBreakingPotential", go_type: "*bool", kind: Kind::Bool, number: 6, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static FIELD_SELECTOR_REQUIREMENT: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "FieldSelectorRequirement", atomic: false, fields: &[
+pub(super) static FIELD_SELECTOR_REQUIREMENT: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "FieldSelectorRequirement", false, &[
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "operator", go_name: "Operator", go_type: "v1.FieldSelectorOperator", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "values", go_name: "Values", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static GET_OPTIONS: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "GetOptions", atomic: false, fields: &[
+pub(super) static GET_OPTIONS: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "GetOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "resourceVersion", go_name: "ResourceVersion", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static GROUP_RESOURCE: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "GroupResource", atomic: false, fields: &[
+pub(super) static GROUP_RESOURCE: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "GroupResource", false, &[
     Field { name: "group", go_name: "Group", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "resource", go_name: "Resource", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static GROUP_VERSION_FOR_DISCOVERY: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "GroupVersionForDiscovery", atomic: false, fields: &[
+pub(super) static GROUP_VERSION_FOR_DISCOVERY: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "GroupVersionForDiscovery", false, &[
     Field { name: "groupVersion", go_name: "GroupVersion", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "version", go_name: "Version", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LABEL_SELECTOR: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "LabelSelector", atomic: true, fields: &[
+pub(super) static LABEL_SELECTOR: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "LabelSelector", true, &[
     Field { name: "matchLabels", go_name: "MatchLabels", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 1, omit_empty: true, ..FIELD },
     Field { name: "matchExpressions", go_name: "MatchExpressions", go_type: "[]v1.LabelSelectorRequirement", kind: Kind::List(&Kind::Struct(&meta_v1::LABEL_SELECTOR_REQUIREMENT)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LABEL_SELECTOR_REQUIREMENT: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "LabelSelectorRequirement", atomic: false, fields: &[
+pub(super) static LABEL_SELECTOR_REQUIREMENT: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "LabelSelectorRequirement", false, &[
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "operator", go_name: "Operator", go_type: "v1.LabelSelectorOperator", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "values", go_name: "Values", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LIST_META: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "ListMeta", atomic: false, fields: &[
+pub(super) static LIST_META: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "ListMeta", false, &[
     Field { name: "selfLink", go_name: "SelfLink", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "resourceVersion", go_name: "ResourceVersion", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "continue", go_name: "Continue", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "remainingItemCount", go_name: "RemainingItemCount", go_type: "*int64", kind: Kind::Int64, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "shardInfo", go_name: "ShardInfo", go_type: "*v1.ShardInfo", kind: Kind::Struct(&meta_v1::SHARD_INFO), number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static LIST_OPTIONS: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "ListOptions", atomic: false, fields: &[
+pub(super) static LIST_OPTIONS: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "ListOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "labelSelector", go_name: "LabelSelector", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
@@ -146,10 +146,10 @@ pub(super) static LIST_OPTIONS: Type = Type { package: "k8s.io/apimachinery/pkg/
     Field { name: "continue", go_name: "Continue", go_type: "string", kind: Kind::String, number: 8, omit_empty: true, ..FIELD },
     Field { name: "sendInitialEvents", go_name: "SendInitialEvents", go_type: "*bool", kind: Kind::Bool, number: 11, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "shardSelector", go_name: "ShardSelector", go_type: "string", kind: Kind::String, number: 15, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static MANAGED_FIELDS_ENTRY: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "ManagedFieldsEntry", atomic: false, fields: &[
+pub(super) static MANAGED_FIELDS_ENTRY: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "ManagedFieldsEntry", false, &[
     Field { name: "manager", go_name: "Manager", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "operation", go_name: "Operation", go_type: "v1.ManagedFieldsOperationType", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -157,10 +157,10 @@ pub(super) static MANAGED_FIELDS_ENTRY: Type = Type { package: "k8s.io/apimachin
     Field { name: "fieldsType", go_name: "FieldsType", go_type: "string", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
     Field { name: "fieldsV1", go_name: "FieldsV1", go_type: "*v1.FieldsV1", kind: Kind::Any, number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "subresource", go_name: "Subresource", go_type: "string", kind: Kind::String, number: 8, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static OBJECT_META: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "ObjectMeta", atomic: false, fields: &[
+pub(super) static OBJECT_META: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "ObjectMeta", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "generateName", go_name: "GenerateName", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -176,47 +176,47 @@ pub(super) static OBJECT_META: Type = Type { package: "k8s.io/apimachinery/pkg/a
     Field { name: "ownerReferences", go_name: "OwnerReferences", go_type: "[]v1.OwnerReference", kind: Kind::List(&Kind::Struct(&meta_v1::OWNER_REFERENCE)), number: 13, omit_empty: true, list: Some(ListType::Map), keys: &["uid"], merge_key: Some("uid"), patch: Some("merge"), ..FIELD },
     Field { name: "finalizers", go_name: "Finalizers", go_type: "[]string", kind: Kind::List(&Kind::String), number: 14, omit_empty: true, list: Some(ListType::Set), patch: Some("merge"), ..FIELD },
     Field { name: "managedFields", go_name: "ManagedFields", go_type: "[]v1.ManagedFieldsEntry", kind: Kind::List(&Kind::Struct(&meta_v1::MANAGED_FIELDS_ENTRY)), number: 17, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static OWNER_REFERENCE: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "OwnerReference", atomic: true, fields: &[
+pub(super) static OWNER_REFERENCE: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "OwnerReference", true, &[
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 5, ..FIELD },
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "uid", go_name: "UID", go_type: "types.UID", kind: Kind::String, number: 4, ..FIELD },
     Field { name: "controller", go_name: "Controller", go_type: "*bool", kind: Kind::Bool, number: 6, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "blockOwnerDeletion", go_name: "BlockOwnerDeletion", go_type: "*bool", kind: Kind::Bool, number: 7, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PATCH_OPTIONS: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "PatchOptions", atomic: false, fields: &[
+pub(super) static PATCH_OPTIONS: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "PatchOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "dryRun", go_name: "DryRun", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, ..FIELD },
     Field { name: "force", go_name: "Force", go_type: "*bool", kind: Kind::Bool, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "fieldManager", go_name: "FieldManager", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "fieldValidation", go_name: "FieldValidation", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PRECONDITIONS: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "Preconditions", atomic: false, fields: &[
+pub(super) static PRECONDITIONS: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "Preconditions", false, &[
     Field { name: "uid", go_name: "UID", go_type: "*types.UID", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "resourceVersion", go_name: "ResourceVersion", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVER_ADDRESS_BY_CLIENT_CIDR: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "ServerAddressByClientCIDR", atomic: false, fields: &[
+pub(super) static SERVER_ADDRESS_BY_CLIENT_CIDR: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "ServerAddressByClientCIDR", false, &[
     Field { name: "clientCIDR", go_name: "ClientCIDR", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "serverAddress", go_name: "ServerAddress", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SHARD_INFO: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "ShardInfo", atomic: false, fields: &[
+pub(super) static SHARD_INFO: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "ShardInfo", false, &[
     Field { name: "selector", go_name: "Selector", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STATUS: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "Status", atomic: false, fields: &[
+pub(super) static STATUS: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "Status", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
@@ -225,42 +225,42 @@ pub(super) static STATUS: Type = Type { package: "k8s.io/apimachinery/pkg/apis/m
     Field { name: "reason", go_name: "Reason", go_type: "v1.StatusReason", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "details", go_name: "Details", go_type: "*v1.StatusDetails", kind: Kind::Struct(&meta_v1::STATUS_DETAILS), number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "code", go_name: "Code", go_type: "int32", kind: Kind::Int32, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STATUS_CAUSE: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "StatusCause", atomic: false, fields: &[
+pub(super) static STATUS_CAUSE: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "StatusCause", false, &[
     Field { name: "reason", go_name: "Type", go_type: "v1.CauseType", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "field", go_name: "Field", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STATUS_DETAILS: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "StatusDetails", atomic: false, fields: &[
+pub(super) static STATUS_DETAILS: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "StatusDetails", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "group", go_name: "Group", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "uid", go_name: "UID", go_type: "types.UID", kind: Kind::String, number: 6, omit_empty: true, ..FIELD },
     Field { name: "causes", go_name: "Causes", go_type: "[]v1.StatusCause", kind: Kind::List(&Kind::Struct(&meta_v1::STATUS_CAUSE)), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "retryAfterSeconds", go_name: "RetryAfterSeconds", go_type: "int32", kind: Kind::Int32, number: 5, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TYPE_META: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "TypeMeta", atomic: false, fields: &[
+pub(super) static TYPE_META: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "TypeMeta", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static UPDATE_OPTIONS: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "UpdateOptions", atomic: false, fields: &[
+pub(super) static UPDATE_OPTIONS: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "UpdateOptions", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "dryRun", go_name: "DryRun", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, ..FIELD },
     Field { name: "fieldManager", go_name: "FieldManager", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "fieldValidation", go_name: "FieldValidation", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static WATCH_EVENT: Type = Type { package: "k8s.io/apimachinery/pkg/apis/meta/v1", name: "WatchEvent", atomic: false, fields: &[
+pub(super) static WATCH_EVENT: Type = Type::new("k8s.io/apimachinery/pkg/apis/meta/v1", "WatchEvent", false, &[
     Field { name: "type", go_name: "Type", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "object", go_name: "Object", go_type: "runtime.RawExtension", kind: Kind::Any, number: 2, ..FIELD },
-] };
+]);

@@ -6,240 +6,240 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static HTTP_INGRESS_PATH: Type = Type { package: "k8s.io/api/networking/v1", name: "HTTPIngressPath", atomic: false, fields: &[
+pub(super) static HTTP_INGRESS_PATH: Type = Type::new("k8s.io/api/networking/v1", "HTTPIngressPath", false, &[
     Field { name: "path", go_name: "Path", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "pathType", go_name: "PathType", go_type: "*v1.PathType", kind: Kind::String, number: 3, pointer: true, ..FIELD },
     Field { name: "backend", go_name: "Backend", go_type: "v1.IngressBackend", kind: Kind::Struct(&networking_v1::INGRESS_BACKEND), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static HTTP_INGRESS_RULE_VALUE: Type = Type { package: "k8s.io/api/networking/v1", name: "HTTPIngressRuleValue", atomic: false, fields: &[
+pub(super) static HTTP_INGRESS_RULE_VALUE: Type = Type::new("k8s.io/api/networking/v1", "HTTPIngressRuleValue", false, &[
     Field { name: "paths", go_name: "Paths", go_type: "[]v1.HTTPIngressPath", kind: Kind::List(&Kind::Struct(&networking_v1::HTTP_INGRESS_PATH)), number: 1, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static IP_ADDRESS: Type = Type { package: "k8s.io/api/networking/v1", name: "IPAddress", atomic: false, fields: &[
+pub(super) static IP_ADDRESS: Type = Type::new("k8s.io/api/networking/v1", "IPAddress", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.IPAddressSpec", kind: Kind::Struct(&networking_v1::IP_ADDRESS_SPEC), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static IP_ADDRESS_LIST: Type = Type { package: "k8s.io/api/networking/v1", name: "IPAddressList", atomic: false, fields: &[
+pub(super) static IP_ADDRESS_LIST: Type = Type::new("k8s.io/api/networking/v1", "IPAddressList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.IPAddress", kind: Kind::List(&Kind::Struct(&networking_v1::IP_ADDRESS)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static IP_ADDRESS_SPEC: Type = Type { package: "k8s.io/api/networking/v1", name: "IPAddressSpec", atomic: false, fields: &[
+pub(super) static IP_ADDRESS_SPEC: Type = Type::new("k8s.io/api/networking/v1", "IPAddressSpec", false, &[
     Field { name: "parentRef", go_name: "ParentRef", go_type: "*v1.ParentReference", kind: Kind::Struct(&networking_v1::PARENT_REFERENCE), number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static IP_BLOCK: Type = Type { package: "k8s.io/api/networking/v1", name: "IPBlock", atomic: false, fields: &[
+pub(super) static IP_BLOCK: Type = Type::new("k8s.io/api/networking/v1", "IPBlock", false, &[
     Field { name: "cidr", go_name: "CIDR", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "except", go_name: "Except", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS: Type = Type { package: "k8s.io/api/networking/v1", name: "Ingress", atomic: false, fields: &[
+pub(super) static INGRESS: Type = Type::new("k8s.io/api/networking/v1", "Ingress", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.IngressSpec", kind: Kind::Struct(&networking_v1::INGRESS_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.IngressStatus", kind: Kind::Struct(&networking_v1::INGRESS_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_BACKEND: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressBackend", atomic: false, fields: &[
+pub(super) static INGRESS_BACKEND: Type = Type::new("k8s.io/api/networking/v1", "IngressBackend", false, &[
     Field { name: "service", go_name: "Service", go_type: "*v1.IngressServiceBackend", kind: Kind::Struct(&networking_v1::INGRESS_SERVICE_BACKEND), number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "resource", go_name: "Resource", go_type: "*v1.TypedLocalObjectReference", kind: Kind::Struct(&core_v1::TYPED_LOCAL_OBJECT_REFERENCE), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_CLASS: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressClass", atomic: false, fields: &[
+pub(super) static INGRESS_CLASS: Type = Type::new("k8s.io/api/networking/v1", "IngressClass", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.IngressClassSpec", kind: Kind::Struct(&networking_v1::INGRESS_CLASS_SPEC), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_CLASS_LIST: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressClassList", atomic: false, fields: &[
+pub(super) static INGRESS_CLASS_LIST: Type = Type::new("k8s.io/api/networking/v1", "IngressClassList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.IngressClass", kind: Kind::List(&Kind::Struct(&networking_v1::INGRESS_CLASS)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_CLASS_PARAMETERS_REFERENCE: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressClassParametersReference", atomic: false, fields: &[
+pub(super) static INGRESS_CLASS_PARAMETERS_REFERENCE: Type = Type::new("k8s.io/api/networking/v1", "IngressClassParametersReference", false, &[
     Field { name: "apiGroup", go_name: "APIGroup", go_type: "*string", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "scope", go_name: "Scope", go_type: "*string", kind: Kind::String, number: 4, pointer: true, ..FIELD },
     Field { name: "namespace", go_name: "Namespace", go_type: "*string", kind: Kind::String, number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_CLASS_SPEC: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressClassSpec", atomic: false, fields: &[
+pub(super) static INGRESS_CLASS_SPEC: Type = Type::new("k8s.io/api/networking/v1", "IngressClassSpec", false, &[
     Field { name: "controller", go_name: "Controller", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "parameters", go_name: "Parameters", go_type: "*v1.IngressClassParametersReference", kind: Kind::Struct(&networking_v1::INGRESS_CLASS_PARAMETERS_REFERENCE), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_LIST: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressList", atomic: false, fields: &[
+pub(super) static INGRESS_LIST: Type = Type::new("k8s.io/api/networking/v1", "IngressList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Ingress", kind: Kind::List(&Kind::Struct(&networking_v1::INGRESS)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_LOAD_BALANCER_INGRESS: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressLoadBalancerIngress", atomic: false, fields: &[
+pub(super) static INGRESS_LOAD_BALANCER_INGRESS: Type = Type::new("k8s.io/api/networking/v1", "IngressLoadBalancerIngress", false, &[
     Field { name: "ip", go_name: "IP", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "hostname", go_name: "Hostname", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "ports", go_name: "Ports", go_type: "[]v1.IngressPortStatus", kind: Kind::List(&Kind::Struct(&networking_v1::INGRESS_PORT_STATUS)), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_LOAD_BALANCER_STATUS: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressLoadBalancerStatus", atomic: false, fields: &[
+pub(super) static INGRESS_LOAD_BALANCER_STATUS: Type = Type::new("k8s.io/api/networking/v1", "IngressLoadBalancerStatus", false, &[
     Field { name: "ingress", go_name: "Ingress", go_type: "[]v1.IngressLoadBalancerIngress", kind: Kind::List(&Kind::Struct(&networking_v1::INGRESS_LOAD_BALANCER_INGRESS)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_PORT_STATUS: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressPortStatus", atomic: false, fields: &[
+pub(super) static INGRESS_PORT_STATUS: Type = Type::new("k8s.io/api/networking/v1", "IngressPortStatus", false, &[
     Field { name: "port", go_name: "Port", go_type: "int32", kind: Kind::Int32, number: 1, ..FIELD },
     Field { name: "protocol", go_name: "Protocol", go_type: "v1.Protocol", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "error", go_name: "Error", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_RULE: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressRule", atomic: false, fields: &[
+pub(super) static INGRESS_RULE: Type = Type::new("k8s.io/api/networking/v1", "IngressRule", false, &[
     Field { name: "host", go_name: "Host", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "http", go_name: "HTTP", go_type: "*v1.HTTPIngressRuleValue", kind: Kind::Struct(&networking_v1::HTTP_INGRESS_RULE_VALUE), number: 1, embedded: &[2], pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_RULE_VALUE: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressRuleValue", atomic: false, fields: &[
+pub(super) static INGRESS_RULE_VALUE: Type = Type::new("k8s.io/api/networking/v1", "IngressRuleValue", false, &[
     Field { name: "http", go_name: "HTTP", go_type: "*v1.HTTPIngressRuleValue", kind: Kind::Struct(&networking_v1::HTTP_INGRESS_RULE_VALUE), number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_SERVICE_BACKEND: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressServiceBackend", atomic: false, fields: &[
+pub(super) static INGRESS_SERVICE_BACKEND: Type = Type::new("k8s.io/api/networking/v1", "IngressServiceBackend", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "port", go_name: "Port", go_type: "v1.ServiceBackendPort", kind: Kind::Struct(&networking_v1::SERVICE_BACKEND_PORT), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_SPEC: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressSpec", atomic: false, fields: &[
+pub(super) static INGRESS_SPEC: Type = Type::new("k8s.io/api/networking/v1", "IngressSpec", false, &[
     Field { name: "ingressClassName", go_name: "IngressClassName", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "defaultBackend", go_name: "DefaultBackend", go_type: "*v1.IngressBackend", kind: Kind::Struct(&networking_v1::INGRESS_BACKEND), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "tls", go_name: "TLS", go_type: "[]v1.IngressTLS", kind: Kind::List(&Kind::Struct(&networking_v1::INGRESS_TLS)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "rules", go_name: "Rules", go_type: "[]v1.IngressRule", kind: Kind::List(&Kind::Struct(&networking_v1::INGRESS_RULE)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_STATUS: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressStatus", atomic: false, fields: &[
+pub(super) static INGRESS_STATUS: Type = Type::new("k8s.io/api/networking/v1", "IngressStatus", false, &[
     Field { name: "loadBalancer", go_name: "LoadBalancer", go_type: "v1.IngressLoadBalancerStatus", kind: Kind::Struct(&networking_v1::INGRESS_LOAD_BALANCER_STATUS), number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static INGRESS_TLS: Type = Type { package: "k8s.io/api/networking/v1", name: "IngressTLS", atomic: false, fields: &[
+pub(super) static INGRESS_TLS: Type = Type::new("k8s.io/api/networking/v1", "IngressTLS", false, &[
     Field { name: "hosts", go_name: "Hosts", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "secretName", go_name: "SecretName", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NETWORK_POLICY: Type = Type { package: "k8s.io/api/networking/v1", name: "NetworkPolicy", atomic: false, fields: &[
+pub(super) static NETWORK_POLICY: Type = Type::new("k8s.io/api/networking/v1", "NetworkPolicy", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.NetworkPolicySpec", kind: Kind::Struct(&networking_v1::NETWORK_POLICY_SPEC), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NETWORK_POLICY_EGRESS_RULE: Type = Type { package: "k8s.io/api/networking/v1", name: "NetworkPolicyEgressRule", atomic: false, fields: &[
+pub(super) static NETWORK_POLICY_EGRESS_RULE: Type = Type::new("k8s.io/api/networking/v1", "NetworkPolicyEgressRule", false, &[
     Field { name: "ports", go_name: "Ports", go_type: "[]v1.NetworkPolicyPort", kind: Kind::List(&Kind::Struct(&networking_v1::NETWORK_POLICY_PORT)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "to", go_name: "To", go_type: "[]v1.NetworkPolicyPeer", kind: Kind::List(&Kind::Struct(&networking_v1::NETWORK_POLICY_PEER)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NETWORK_POLICY_INGRESS_RULE: Type = Type { package: "k8s.io/api/networking/v1", name: "NetworkPolicyIngressRule", atomic: false, fields: &[
+pub(super) static NETWORK_POLICY_INGRESS_RULE: Type = Type::new("k8s.io/api/networking/v1", "NetworkPolicyIngressRule", false, &[
     Field { name: "ports", go_name: "Ports", go_type: "[]v1.NetworkPolicyPort", kind: Kind::List(&Kind::Struct(&networking_v1::NETWORK_POLICY_PORT)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "from", go_name: "From", go_type: "[]v1.NetworkPolicyPeer", kind: Kind::List(&Kind::Struct(&networking_v1::NETWORK_POLICY_PEER)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NETWORK_POLICY_LIST: Type = Type { package: "k8s.io/api/networking/v1", name: "NetworkPolicyList", atomic: false, fields: &[
+pub(super) static NETWORK_POLICY_LIST: Type = Type::new("k8s.io/api/networking/v1", "NetworkPolicyList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.NetworkPolicy", kind: Kind::List(&Kind::Struct(&networking_v1::NETWORK_POLICY)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NETWORK_POLICY_PEER: Type = Type { package: "k8s.io/api/networking/v1", name: "NetworkPolicyPeer", atomic: false, fields: &[
+pub(super) static NETWORK_POLICY_PEER: Type = Type::new("k8s.io/api/networking/v1", "NetworkPolicyPeer", false, &[
     Field { name: "podSelector", go_name: "PodSelector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "namespaceSelector", go_name: "NamespaceSelector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "ipBlock", go_name: "IPBlock", go_type: "*v1.IPBlock", kind: Kind::Struct(&networking_v1::IP_BLOCK), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NETWORK_POLICY_PORT: Type = Type { package: "k8s.io/api/networking/v1", name: "NetworkPolicyPort", atomic: false, fields: &[
+pub(super) static NETWORK_POLICY_PORT: Type = Type::new("k8s.io/api/networking/v1", "NetworkPolicyPort", false, &[
     Field { name: "protocol", go_name: "Protocol", go_type: "*v1.Protocol", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "port", go_name: "Port", go_type: "*intstr.IntOrString", kind: Kind::IntOrString, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "endPort", go_name: "EndPort", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NETWORK_POLICY_SPEC: Type = Type { package: "k8s.io/api/networking/v1", name: "NetworkPolicySpec", atomic: false, fields: &[
+pub(super) static NETWORK_POLICY_SPEC: Type = Type::new("k8s.io/api/networking/v1", "NetworkPolicySpec", false, &[
     Field { name: "podSelector", go_name: "PodSelector", go_type: "v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 1, ..FIELD },
     Field { name: "ingress", go_name: "Ingress", go_type: "[]v1.NetworkPolicyIngressRule", kind: Kind::List(&Kind::Struct(&networking_v1::NETWORK_POLICY_INGRESS_RULE)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "egress", go_name: "Egress", go_type: "[]v1.NetworkPolicyEgressRule", kind: Kind::List(&Kind::Struct(&networking_v1::NETWORK_POLICY_EGRESS_RULE)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "policyTypes", go_name: "PolicyTypes", go_type: "[]v1.PolicyType", kind: Kind::List(&Kind::String), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PARENT_REFERENCE: Type = Type { package: "k8s.io/api/networking/v1", name: "ParentReference", atomic: false, fields: &[
+pub(super) static PARENT_REFERENCE: Type = Type::new("k8s.io/api/networking/v1", "ParentReference", false, &[
     Field { name: "group", go_name: "Group", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "resource", go_name: "Resource", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_BACKEND_PORT: Type = Type { package: "k8s.io/api/networking/v1", name: "ServiceBackendPort", atomic: true, fields: &[
+pub(super) static SERVICE_BACKEND_PORT: Type = Type::new("k8s.io/api/networking/v1", "ServiceBackendPort", true, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "number", go_name: "Number", go_type: "int32", kind: Kind::Int32, number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_CIDR: Type = Type { package: "k8s.io/api/networking/v1", name: "ServiceCIDR", atomic: false, fields: &[
+pub(super) static SERVICE_CIDR: Type = Type::new("k8s.io/api/networking/v1", "ServiceCIDR", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.ServiceCIDRSpec", kind: Kind::Struct(&networking_v1::SERVICE_CIDR_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.ServiceCIDRStatus", kind: Kind::Struct(&networking_v1::SERVICE_CIDR_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_CIDR_LIST: Type = Type { package: "k8s.io/api/networking/v1", name: "ServiceCIDRList", atomic: false, fields: &[
+pub(super) static SERVICE_CIDR_LIST: Type = Type::new("k8s.io/api/networking/v1", "ServiceCIDRList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ServiceCIDR", kind: Kind::List(&Kind::Struct(&networking_v1::SERVICE_CIDR)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_CIDR_SPEC: Type = Type { package: "k8s.io/api/networking/v1", name: "ServiceCIDRSpec", atomic: false, fields: &[
+pub(super) static SERVICE_CIDR_SPEC: Type = Type::new("k8s.io/api/networking/v1", "ServiceCIDRSpec", false, &[
     Field { name: "cidrs", go_name: "CIDRs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SERVICE_CIDR_STATUS: Type = Type { package: "k8s.io/api/networking/v1", name: "ServiceCIDRStatus", atomic: false, fields: &[
+pub(super) static SERVICE_CIDR_STATUS: Type = Type::new("k8s.io/api/networking/v1", "ServiceCIDRStatus", false, &[
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.Condition", kind: Kind::List(&Kind::Struct(&meta_v1::CONDITION)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);

@@ -6,30 +6,30 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static OVERHEAD: Type = Type { package: "k8s.io/api/node/v1", name: "Overhead", atomic: false, fields: &[
+pub(super) static OVERHEAD: Type = Type::new("k8s.io/api/node/v1", "Overhead", false, &[
     Field { name: "podFixed", go_name: "PodFixed", go_type: "v1.ResourceList", kind: Kind::Map(&Kind::Quantity), number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RUNTIME_CLASS: Type = Type { package: "k8s.io/api/node/v1", name: "RuntimeClass", atomic: false, fields: &[
+pub(super) static RUNTIME_CLASS: Type = Type::new("k8s.io/api/node/v1", "RuntimeClass", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "handler", go_name: "Handler", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "overhead", go_name: "Overhead", go_type: "*v1.Overhead", kind: Kind::Struct(&node_v1::OVERHEAD), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "scheduling", go_name: "Scheduling", go_type: "*v1.Scheduling", kind: Kind::Struct(&node_v1::SCHEDULING), number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RUNTIME_CLASS_LIST: Type = Type { package: "k8s.io/api/node/v1", name: "RuntimeClassList", atomic: false, fields: &[
+pub(super) static RUNTIME_CLASS_LIST: Type = Type::new("k8s.io/api/node/v1", "RuntimeClassList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.RuntimeClass", kind: Kind::List(&Kind::Struct(&node_v1::RUNTIME_CLASS)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SCHEDULING: Type = Type { package: "k8s.io/api/node/v1", name: "Scheduling", atomic: false, fields: &[
+pub(super) static SCHEDULING: Type = Type::new("k8s.io/api/node/v1", "Scheduling", false, &[
     Field { name: "nodeSelector", go_name: "NodeSelector", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 1, omit_empty: true, atomic: true, ..FIELD },
     Field { name: "tolerations", go_name: "Tolerations", go_type: "[]v1.Toleration", kind: Kind::List(&Kind::Struct(&core_v1::TOLERATION)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);

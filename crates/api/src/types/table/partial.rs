@@ -7,37 +7,27 @@ use super::meta_v1::{LIST_META, OBJECT_META};
 
 const PACKAGE: &str = "k8s.io/apimachinery/pkg/apis/meta/v1";
 
-static ONE: Type = Type {
-    package: PACKAGE,
-    name: "PartialObjectMetadata",
-    atomic: false,
-    fields: &[KIND, API_VERSION, Field { kind: Kind::Struct(&OBJECT_META), number: 1, ..METADATA }],
-};
+static ONE: Type = Type::new(
+    PACKAGE,
+    "PartialObjectMetadata",
+    false,
+    &[KIND, API_VERSION, Field { kind: Kind::Struct(&OBJECT_META), number: 1, ..METADATA }],
+);
 
-static LIST: Type = Type {
-    package: PACKAGE,
-    name: "PartialObjectMetadataList",
-    atomic: false,
-    fields: &[
-        KIND,
-        API_VERSION,
-        Field { kind: Kind::Struct(&LIST_META), number: 1, ..METADATA },
-        Field { number: 2, ..ITEMS },
-    ],
-};
+static LIST: Type = Type::new(
+    PACKAGE,
+    "PartialObjectMetadataList",
+    false,
+    &[KIND, API_VERSION, Field { kind: Kind::Struct(&LIST_META), number: 1, ..METADATA }, Field { number: 2, ..ITEMS }],
+);
 
 /// Kubernetes: in the old version the numbers are reversed.
-static LIST_V1BETA1: Type = Type {
-    package: "k8s.io/apimachinery/pkg/apis/meta/v1beta1",
-    name: "PartialObjectMetadataList",
-    atomic: false,
-    fields: &[
-        KIND,
-        API_VERSION,
-        Field { kind: Kind::Struct(&LIST_META), number: 2, ..METADATA },
-        Field { number: 1, ..ITEMS },
-    ],
-};
+static LIST_V1BETA1: Type = Type::new(
+    "k8s.io/apimachinery/pkg/apis/meta/v1beta1",
+    "PartialObjectMetadataList",
+    false,
+    &[KIND, API_VERSION, Field { kind: Kind::Struct(&LIST_META), number: 2, ..METADATA }, Field { number: 1, ..ITEMS }],
+);
 
 const KIND: Field = Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, ..FIELD };
 const API_VERSION: Field =

@@ -6,40 +6,40 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static EVICTION: Type = Type { package: "k8s.io/api/policy/v1", name: "Eviction", atomic: false, fields: &[
+pub(super) static EVICTION: Type = Type::new("k8s.io/api/policy/v1", "Eviction", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "deleteOptions", go_name: "DeleteOptions", go_type: "*v1.DeleteOptions", kind: Kind::Struct(&meta_v1::DELETE_OPTIONS), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_DISRUPTION_BUDGET: Type = Type { package: "k8s.io/api/policy/v1", name: "PodDisruptionBudget", atomic: false, fields: &[
+pub(super) static POD_DISRUPTION_BUDGET: Type = Type::new("k8s.io/api/policy/v1", "PodDisruptionBudget", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.PodDisruptionBudgetSpec", kind: Kind::Struct(&policy_v1::POD_DISRUPTION_BUDGET_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.PodDisruptionBudgetStatus", kind: Kind::Struct(&policy_v1::POD_DISRUPTION_BUDGET_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_DISRUPTION_BUDGET_LIST: Type = Type { package: "k8s.io/api/policy/v1", name: "PodDisruptionBudgetList", atomic: false, fields: &[
+pub(super) static POD_DISRUPTION_BUDGET_LIST: Type = Type::new("k8s.io/api/policy/v1", "PodDisruptionBudgetList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.PodDisruptionBudget", kind: Kind::List(&Kind::Struct(&policy_v1::POD_DISRUPTION_BUDGET)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_DISRUPTION_BUDGET_SPEC: Type = Type { package: "k8s.io/api/policy/v1", name: "PodDisruptionBudgetSpec", atomic: false, fields: &[
+pub(super) static POD_DISRUPTION_BUDGET_SPEC: Type = Type::new("k8s.io/api/policy/v1", "PodDisruptionBudgetSpec", false, &[
     Field { name: "minAvailable", go_name: "MinAvailable", go_type: "*intstr.IntOrString", kind: Kind::IntOrString, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "selector", go_name: "Selector", go_type: "*v1.LabelSelector", kind: Kind::Struct(&meta_v1::LABEL_SELECTOR), number: 2, pointer: true, omit_empty: true, patch: Some("replace"), ..FIELD },
     Field { name: "maxUnavailable", go_name: "MaxUnavailable", go_type: "*intstr.IntOrString", kind: Kind::IntOrString, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "unhealthyPodEvictionPolicy", go_name: "UnhealthyPodEvictionPolicy", go_type: "*v1.UnhealthyPodEvictionPolicyType", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POD_DISRUPTION_BUDGET_STATUS: Type = Type { package: "k8s.io/api/policy/v1", name: "PodDisruptionBudgetStatus", atomic: false, fields: &[
+pub(super) static POD_DISRUPTION_BUDGET_STATUS: Type = Type::new("k8s.io/api/policy/v1", "PodDisruptionBudgetStatus", false, &[
     Field { name: "observedGeneration", go_name: "ObservedGeneration", go_type: "int64", kind: Kind::Int64, number: 1, omit_empty: true, ..FIELD },
     Field { name: "disruptedPods", go_name: "DisruptedPods", go_type: "map[string]v1.Time", kind: Kind::Map(&Kind::Time), number: 2, omit_empty: true, ..FIELD },
     Field { name: "disruptionsAllowed", go_name: "DisruptionsAllowed", go_type: "int32", kind: Kind::Int32, number: 3, ..FIELD },
@@ -47,4 +47,4 @@ pub(super) static POD_DISRUPTION_BUDGET_STATUS: Type = Type { package: "k8s.io/a
     Field { name: "desiredHealthy", go_name: "DesiredHealthy", go_type: "int32", kind: Kind::Int32, number: 5, ..FIELD },
     Field { name: "expectedPods", go_name: "ExpectedPods", go_type: "int32", kind: Kind::Int32, number: 6, ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.Condition", kind: Kind::List(&Kind::Struct(&meta_v1::CONDITION)), number: 7, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);

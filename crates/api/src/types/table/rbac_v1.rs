@@ -6,97 +6,97 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static AGGREGATION_RULE: Type = Type { package: "k8s.io/api/rbac/v1", name: "AggregationRule", atomic: false, fields: &[
+pub(super) static AGGREGATION_RULE: Type = Type::new("k8s.io/api/rbac/v1", "AggregationRule", false, &[
     Field { name: "clusterRoleSelectors", go_name: "ClusterRoleSelectors", go_type: "[]v1.LabelSelector", kind: Kind::List(&Kind::Struct(&meta_v1::LABEL_SELECTOR)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CLUSTER_ROLE: Type = Type { package: "k8s.io/api/rbac/v1", name: "ClusterRole", atomic: false, fields: &[
+pub(super) static CLUSTER_ROLE: Type = Type::new("k8s.io/api/rbac/v1", "ClusterRole", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "rules", go_name: "Rules", go_type: "[]v1.PolicyRule", kind: Kind::List(&Kind::Struct(&rbac_v1::POLICY_RULE)), number: 2, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "aggregationRule", go_name: "AggregationRule", go_type: "*v1.AggregationRule", kind: Kind::Struct(&rbac_v1::AGGREGATION_RULE), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CLUSTER_ROLE_BINDING: Type = Type { package: "k8s.io/api/rbac/v1", name: "ClusterRoleBinding", atomic: false, fields: &[
+pub(super) static CLUSTER_ROLE_BINDING: Type = Type::new("k8s.io/api/rbac/v1", "ClusterRoleBinding", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "subjects", go_name: "Subjects", go_type: "[]v1.Subject", kind: Kind::List(&Kind::Struct(&rbac_v1::SUBJECT)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "roleRef", go_name: "RoleRef", go_type: "v1.RoleRef", kind: Kind::Struct(&rbac_v1::ROLE_REF), number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CLUSTER_ROLE_BINDING_LIST: Type = Type { package: "k8s.io/api/rbac/v1", name: "ClusterRoleBindingList", atomic: false, fields: &[
+pub(super) static CLUSTER_ROLE_BINDING_LIST: Type = Type::new("k8s.io/api/rbac/v1", "ClusterRoleBindingList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ClusterRoleBinding", kind: Kind::List(&Kind::Struct(&rbac_v1::CLUSTER_ROLE_BINDING)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CLUSTER_ROLE_LIST: Type = Type { package: "k8s.io/api/rbac/v1", name: "ClusterRoleList", atomic: false, fields: &[
+pub(super) static CLUSTER_ROLE_LIST: Type = Type::new("k8s.io/api/rbac/v1", "ClusterRoleList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.ClusterRole", kind: Kind::List(&Kind::Struct(&rbac_v1::CLUSTER_ROLE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POLICY_RULE: Type = Type { package: "k8s.io/api/rbac/v1", name: "PolicyRule", atomic: false, fields: &[
+pub(super) static POLICY_RULE: Type = Type::new("k8s.io/api/rbac/v1", "PolicyRule", false, &[
     Field { name: "verbs", go_name: "Verbs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "apiGroups", go_name: "APIGroups", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "resources", go_name: "Resources", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "resourceNames", go_name: "ResourceNames", go_type: "[]string", kind: Kind::List(&Kind::String), number: 4, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "nonResourceURLs", go_name: "NonResourceURLs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 5, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ROLE: Type = Type { package: "k8s.io/api/rbac/v1", name: "Role", atomic: false, fields: &[
+pub(super) static ROLE: Type = Type::new("k8s.io/api/rbac/v1", "Role", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "rules", go_name: "Rules", go_type: "[]v1.PolicyRule", kind: Kind::List(&Kind::Struct(&rbac_v1::POLICY_RULE)), number: 2, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ROLE_BINDING: Type = Type { package: "k8s.io/api/rbac/v1", name: "RoleBinding", atomic: false, fields: &[
+pub(super) static ROLE_BINDING: Type = Type::new("k8s.io/api/rbac/v1", "RoleBinding", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "subjects", go_name: "Subjects", go_type: "[]v1.Subject", kind: Kind::List(&Kind::Struct(&rbac_v1::SUBJECT)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "roleRef", go_name: "RoleRef", go_type: "v1.RoleRef", kind: Kind::Struct(&rbac_v1::ROLE_REF), number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ROLE_BINDING_LIST: Type = Type { package: "k8s.io/api/rbac/v1", name: "RoleBindingList", atomic: false, fields: &[
+pub(super) static ROLE_BINDING_LIST: Type = Type::new("k8s.io/api/rbac/v1", "RoleBindingList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.RoleBinding", kind: Kind::List(&Kind::Struct(&rbac_v1::ROLE_BINDING)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ROLE_LIST: Type = Type { package: "k8s.io/api/rbac/v1", name: "RoleList", atomic: false, fields: &[
+pub(super) static ROLE_LIST: Type = Type::new("k8s.io/api/rbac/v1", "RoleList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.Role", kind: Kind::List(&Kind::Struct(&rbac_v1::ROLE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ROLE_REF: Type = Type { package: "k8s.io/api/rbac/v1", name: "RoleRef", atomic: true, fields: &[
+pub(super) static ROLE_REF: Type = Type::new("k8s.io/api/rbac/v1", "RoleRef", true, &[
     Field { name: "apiGroup", go_name: "APIGroup", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SUBJECT: Type = Type { package: "k8s.io/api/rbac/v1", name: "Subject", atomic: true, fields: &[
+pub(super) static SUBJECT: Type = Type::new("k8s.io/api/rbac/v1", "Subject", true, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "apiGroup", go_name: "APIGroup", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "namespace", go_name: "Namespace", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
-] };
+]);

@@ -6,58 +6,58 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "DeviceTaint", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT: Type = Type::new("k8s.io/api/resource/v1alpha3", "DeviceTaint", false, &[
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "value", go_name: "Value", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "effect", go_name: "Effect", go_type: "v1alpha3.DeviceTaintEffect", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "timeAdded", go_name: "TimeAdded", go_type: "*v1.Time", kind: Kind::Time, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT_RULE: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "DeviceTaintRule", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT_RULE: Type = Type::new("k8s.io/api/resource/v1alpha3", "DeviceTaintRule", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1alpha3.DeviceTaintRuleSpec", kind: Kind::Struct(&resource_v1alpha3::DEVICE_TAINT_RULE_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1alpha3.DeviceTaintRuleStatus", kind: Kind::Struct(&resource_v1alpha3::DEVICE_TAINT_RULE_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT_RULE_LIST: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "DeviceTaintRuleList", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT_RULE_LIST: Type = Type::new("k8s.io/api/resource/v1alpha3", "DeviceTaintRuleList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1alpha3.DeviceTaintRule", kind: Kind::List(&Kind::Struct(&resource_v1alpha3::DEVICE_TAINT_RULE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT_RULE_SPEC: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "DeviceTaintRuleSpec", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT_RULE_SPEC: Type = Type::new("k8s.io/api/resource/v1alpha3", "DeviceTaintRuleSpec", false, &[
     Field { name: "deviceSelector", go_name: "DeviceSelector", go_type: "*v1alpha3.DeviceTaintSelector", kind: Kind::Struct(&resource_v1alpha3::DEVICE_TAINT_SELECTOR), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "taint", go_name: "Taint", go_type: "v1alpha3.DeviceTaint", kind: Kind::Struct(&resource_v1alpha3::DEVICE_TAINT), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT_RULE_STATUS: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "DeviceTaintRuleStatus", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT_RULE_STATUS: Type = Type::new("k8s.io/api/resource/v1alpha3", "DeviceTaintRuleStatus", false, &[
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.Condition", kind: Kind::List(&Kind::Struct(&meta_v1::CONDITION)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT_SELECTOR: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "DeviceTaintSelector", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT_SELECTOR: Type = Type::new("k8s.io/api/resource/v1alpha3", "DeviceTaintSelector", false, &[
     Field { name: "driver", go_name: "Driver", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "pool", go_name: "Pool", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "device", go_name: "Device", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PARTITION_TYPE_STATUS: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "PartitionTypeStatus", atomic: false, fields: &[
+pub(super) static PARTITION_TYPE_STATUS: Type = Type::new("k8s.io/api/resource/v1alpha3", "PartitionTypeStatus", false, &[
     Field { name: "attribute", go_name: "Attribute", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "type", go_name: "Type", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "total", go_name: "Total", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "allocatable", go_name: "Allocatable", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static POOL_STATUS: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "PoolStatus", atomic: false, fields: &[
+pub(super) static POOL_STATUS: Type = Type::new("k8s.io/api/resource/v1alpha3", "PoolStatus", false, &[
     Field { name: "driver", go_name: "Driver", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "poolName", go_name: "PoolName", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "generation", go_name: "Generation", go_type: "int64", kind: Kind::Int64, number: 9, ..FIELD },
@@ -70,51 +70,51 @@ pub(super) static POOL_STATUS: Type = Type { package: "k8s.io/api/resource/v1alp
     Field { name: "validationError", go_name: "ValidationError", go_type: "*string", kind: Kind::String, number: 10, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "partitionSummary", go_name: "PartitionSummary", go_type: "[]v1alpha3.PartitionTypeStatus", kind: Kind::List(&Kind::Struct(&resource_v1alpha3::PARTITION_TYPE_STATUS)), number: 11, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "shareableSummary", go_name: "ShareableSummary", go_type: "*v1alpha3.ShareableSummaryStatus", kind: Kind::Struct(&resource_v1alpha3::SHAREABLE_SUMMARY_STATUS), number: 13, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_POOL_STATUS_REQUEST: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "ResourcePoolStatusRequest", atomic: false, fields: &[
+pub(super) static RESOURCE_POOL_STATUS_REQUEST: Type = Type::new("k8s.io/api/resource/v1alpha3", "ResourcePoolStatusRequest", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1alpha3.ResourcePoolStatusRequestSpec", kind: Kind::Struct(&resource_v1alpha3::RESOURCE_POOL_STATUS_REQUEST_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "*v1alpha3.ResourcePoolStatusRequestStatus", kind: Kind::Struct(&resource_v1alpha3::RESOURCE_POOL_STATUS_REQUEST_STATUS), number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_POOL_STATUS_REQUEST_LIST: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "ResourcePoolStatusRequestList", atomic: false, fields: &[
+pub(super) static RESOURCE_POOL_STATUS_REQUEST_LIST: Type = Type::new("k8s.io/api/resource/v1alpha3", "ResourcePoolStatusRequestList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1alpha3.ResourcePoolStatusRequest", kind: Kind::List(&Kind::Struct(&resource_v1alpha3::RESOURCE_POOL_STATUS_REQUEST)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_POOL_STATUS_REQUEST_SPEC: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "ResourcePoolStatusRequestSpec", atomic: false, fields: &[
+pub(super) static RESOURCE_POOL_STATUS_REQUEST_SPEC: Type = Type::new("k8s.io/api/resource/v1alpha3", "ResourcePoolStatusRequestSpec", false, &[
     Field { name: "driver", go_name: "Driver", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "poolName", go_name: "PoolName", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "limit", go_name: "Limit", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, default: Some("100"), ..FIELD },
     Field { name: "defaultPartitionTypeAttribute", go_name: "DefaultPartitionTypeAttribute", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_POOL_STATUS_REQUEST_STATUS: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "ResourcePoolStatusRequestStatus", atomic: false, fields: &[
+pub(super) static RESOURCE_POOL_STATUS_REQUEST_STATUS: Type = Type::new("k8s.io/api/resource/v1alpha3", "ResourcePoolStatusRequestStatus", false, &[
     Field { name: "poolCount", go_name: "PoolCount", go_type: "*int32", kind: Kind::Int32, number: 6, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "pools", go_name: "Pools", go_type: "[]v1alpha3.PoolStatus", kind: Kind::List(&Kind::Struct(&resource_v1alpha3::POOL_STATUS)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.Condition", kind: Kind::List(&Kind::Struct(&meta_v1::CONDITION)), number: 3, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SHAREABLE_CAPACITY_STATUS: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "ShareableCapacityStatus", atomic: false, fields: &[
+pub(super) static SHAREABLE_CAPACITY_STATUS: Type = Type::new("k8s.io/api/resource/v1alpha3", "ShareableCapacityStatus", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "total", go_name: "Total", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "consumed", go_name: "Consumed", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "available", go_name: "Available", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static SHAREABLE_SUMMARY_STATUS: Type = Type { package: "k8s.io/api/resource/v1alpha3", name: "ShareableSummaryStatus", atomic: false, fields: &[
+pub(super) static SHAREABLE_SUMMARY_STATUS: Type = Type::new("k8s.io/api/resource/v1alpha3", "ShareableSummaryStatus", false, &[
     Field { name: "fullyAvailableDevices", go_name: "FullyAvailableDevices", go_type: "*int32", kind: Kind::Int32, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "partiallyAvailableDevices", go_name: "PartiallyAvailableDevices", go_type: "*int32", kind: Kind::Int32, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "capacity", go_name: "Capacity", go_type: "[]v1alpha3.ShareableCapacityStatus", kind: Kind::List(&Kind::Struct(&resource_v1alpha3::SHAREABLE_CAPACITY_STATUS)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);

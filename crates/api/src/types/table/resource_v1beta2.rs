@@ -6,7 +6,7 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static ALLOCATED_DEVICE_STATUS: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "AllocatedDeviceStatus", atomic: false, fields: &[
+pub(super) static ALLOCATED_DEVICE_STATUS: Type = Type::new("k8s.io/api/resource/v1beta2", "AllocatedDeviceStatus", false, &[
     Field { name: "driver", go_name: "Driver", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "pool", go_name: "Pool", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "device", go_name: "Device", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
@@ -14,57 +14,57 @@ pub(super) static ALLOCATED_DEVICE_STATUS: Type = Type { package: "k8s.io/api/re
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.Condition", kind: Kind::List(&Kind::Struct(&meta_v1::CONDITION)), number: 4, list: Some(ListType::Map), keys: &["type"], ..FIELD },
     Field { name: "data", go_name: "Data", go_type: "*runtime.RawExtension", kind: Kind::Any, number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "networkData", go_name: "NetworkData", go_type: "*v1beta2.NetworkDeviceData", kind: Kind::Struct(&resource_v1beta2::NETWORK_DEVICE_DATA), number: 6, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static ALLOCATION_RESULT: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "AllocationResult", atomic: false, fields: &[
+pub(super) static ALLOCATION_RESULT: Type = Type::new("k8s.io/api/resource/v1beta2", "AllocationResult", false, &[
     Field { name: "devices", go_name: "Devices", go_type: "v1beta2.DeviceAllocationResult", kind: Kind::Struct(&resource_v1beta2::DEVICE_ALLOCATION_RESULT), number: 1, omit_empty: true, ..FIELD },
     Field { name: "nodeSelector", go_name: "NodeSelector", go_type: "*v1.NodeSelector", kind: Kind::Struct(&core_v1::NODE_SELECTOR), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "allocationTimestamp", go_name: "AllocationTimestamp", go_type: "*v1.Time", kind: Kind::Time, number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CEL_DEVICE_CONSTRAINT: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "CELDeviceConstraint", atomic: false, fields: &[
+pub(super) static CEL_DEVICE_CONSTRAINT: Type = Type::new("k8s.io/api/resource/v1beta2", "CELDeviceConstraint", false, &[
     Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CEL_DEVICE_SELECTOR: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "CELDeviceSelector", atomic: false, fields: &[
+pub(super) static CEL_DEVICE_SELECTOR: Type = Type::new("k8s.io/api/resource/v1beta2", "CELDeviceSelector", false, &[
     Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CAPACITY_REQUEST_POLICY: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "CapacityRequestPolicy", atomic: false, fields: &[
+pub(super) static CAPACITY_REQUEST_POLICY: Type = Type::new("k8s.io/api/resource/v1beta2", "CapacityRequestPolicy", false, &[
     Field { name: "default", go_name: "Default", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 1, pointer: true, ..FIELD },
     Field { name: "validValues", go_name: "ValidValues", go_type: "[]resource.Quantity", kind: Kind::List(&Kind::Quantity), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "validRange", go_name: "ValidRange", go_type: "*v1beta2.CapacityRequestPolicyRange", kind: Kind::Struct(&resource_v1beta2::CAPACITY_REQUEST_POLICY_RANGE), number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CAPACITY_REQUEST_POLICY_RANGE: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "CapacityRequestPolicyRange", atomic: false, fields: &[
+pub(super) static CAPACITY_REQUEST_POLICY_RANGE: Type = Type::new("k8s.io/api/resource/v1beta2", "CapacityRequestPolicyRange", false, &[
     Field { name: "min", go_name: "Min", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "max", go_name: "Max", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "step", go_name: "Step", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CAPACITY_REQUIREMENTS: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "CapacityRequirements", atomic: false, fields: &[
+pub(super) static CAPACITY_REQUIREMENTS: Type = Type::new("k8s.io/api/resource/v1beta2", "CapacityRequirements", false, &[
     Field { name: "requests", go_name: "Requests", go_type: "map[v1beta2.QualifiedName]resource.Quantity", kind: Kind::Map(&Kind::Quantity), number: 1, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static COUNTER: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "Counter", atomic: false, fields: &[
+pub(super) static COUNTER: Type = Type::new("k8s.io/api/resource/v1beta2", "Counter", false, &[
     Field { name: "value", go_name: "Value", go_type: "resource.Quantity", kind: Kind::Quantity, number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static COUNTER_SET: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "CounterSet", atomic: false, fields: &[
+pub(super) static COUNTER_SET: Type = Type::new("k8s.io/api/resource/v1beta2", "CounterSet", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "counters", go_name: "Counters", go_type: "map[string]v1beta2.Counter", kind: Kind::Map(&Kind::Struct(&resource_v1beta2::COUNTER)), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "Device", atomic: false, fields: &[
+pub(super) static DEVICE: Type = Type::new("k8s.io/api/resource/v1beta2", "Device", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "attributes", go_name: "Attributes", go_type: "map[v1beta2.QualifiedName]v1beta2.DeviceAttribute", kind: Kind::Map(&Kind::Struct(&resource_v1beta2::DEVICE_ATTRIBUTE)), number: 2, omit_empty: true, ..FIELD },
     Field { name: "capacity", go_name: "Capacity", go_type: "map[v1beta2.QualifiedName]v1beta2.DeviceCapacity", kind: Kind::Map(&Kind::Struct(&resource_v1beta2::DEVICE_CAPACITY)), number: 3, omit_empty: true, ..FIELD },
@@ -78,23 +78,23 @@ pub(super) static DEVICE: Type = Type { package: "k8s.io/api/resource/v1beta2", 
     Field { name: "bindingFailureConditions", go_name: "BindingFailureConditions", go_type: "[]string", kind: Kind::List(&Kind::String), number: 11, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "allowMultipleAllocations", go_name: "AllowMultipleAllocations", go_type: "*bool", kind: Kind::Bool, number: 12, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "nodeAllocatableResources", go_name: "NodeAllocatableResources", go_type: "map[v1.ResourceName]v1beta2.NodeAllocatableResource", kind: Kind::Map(&Kind::Struct(&resource_v1beta2::NODE_ALLOCATABLE_RESOURCE)), number: 14, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_ALLOCATION_CONFIGURATION: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceAllocationConfiguration", atomic: false, fields: &[
+pub(super) static DEVICE_ALLOCATION_CONFIGURATION: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceAllocationConfiguration", false, &[
     Field { name: "source", go_name: "Source", go_type: "v1beta2.AllocationConfigSource", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "requests", go_name: "Requests", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "opaque", go_name: "Opaque", go_type: "*v1beta2.OpaqueDeviceConfiguration", kind: Kind::Struct(&resource_v1beta2::OPAQUE_DEVICE_CONFIGURATION), number: 1, embedded: &[3], pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_ALLOCATION_RESULT: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceAllocationResult", atomic: false, fields: &[
+pub(super) static DEVICE_ALLOCATION_RESULT: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceAllocationResult", false, &[
     Field { name: "results", go_name: "Results", go_type: "[]v1beta2.DeviceRequestAllocationResult", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_REQUEST_ALLOCATION_RESULT)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "config", go_name: "Config", go_type: "[]v1beta2.DeviceAllocationConfiguration", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_ALLOCATION_CONFIGURATION)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_ATTRIBUTE: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceAttribute", atomic: false, fields: &[
+pub(super) static DEVICE_ATTRIBUTE: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceAttribute", false, &[
     Field { name: "int", go_name: "IntValue", go_type: "*int64", kind: Kind::Int64, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "bool", go_name: "BoolValue", go_type: "*bool", kind: Kind::Bool, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "string", go_name: "StringValue", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
@@ -103,90 +103,90 @@ pub(super) static DEVICE_ATTRIBUTE: Type = Type { package: "k8s.io/api/resource/
     Field { name: "bools", go_name: "BoolValues", go_type: "[]bool", kind: Kind::List(&Kind::Bool), number: 7, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "strings", go_name: "StringValues", go_type: "[]string", kind: Kind::List(&Kind::String), number: 8, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "versions", go_name: "VersionValues", go_type: "[]string", kind: Kind::List(&Kind::String), number: 9, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_CAPACITY: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceCapacity", atomic: false, fields: &[
+pub(super) static DEVICE_CAPACITY: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceCapacity", false, &[
     Field { name: "value", go_name: "Value", go_type: "resource.Quantity", kind: Kind::Quantity, number: 1, ..FIELD },
     Field { name: "requestPolicy", go_name: "RequestPolicy", go_type: "*v1beta2.CapacityRequestPolicy", kind: Kind::Struct(&resource_v1beta2::CAPACITY_REQUEST_POLICY), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_CLAIM: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceClaim", atomic: false, fields: &[
+pub(super) static DEVICE_CLAIM: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceClaim", false, &[
     Field { name: "requests", go_name: "Requests", go_type: "[]v1beta2.DeviceRequest", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_REQUEST)), number: 1, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "constraints", go_name: "Constraints", go_type: "[]v1beta2.DeviceConstraint", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_CONSTRAINT)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "config", go_name: "Config", go_type: "[]v1beta2.DeviceClaimConfiguration", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_CLAIM_CONFIGURATION)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_CLAIM_CONFIGURATION: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceClaimConfiguration", atomic: false, fields: &[
+pub(super) static DEVICE_CLAIM_CONFIGURATION: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceClaimConfiguration", false, &[
     Field { name: "requests", go_name: "Requests", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "opaque", go_name: "Opaque", go_type: "*v1beta2.OpaqueDeviceConfiguration", kind: Kind::Struct(&resource_v1beta2::OPAQUE_DEVICE_CONFIGURATION), number: 1, embedded: &[2], pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_CLASS: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceClass", atomic: false, fields: &[
+pub(super) static DEVICE_CLASS: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceClass", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1beta2.DeviceClassSpec", kind: Kind::Struct(&resource_v1beta2::DEVICE_CLASS_SPEC), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_CLASS_CONFIGURATION: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceClassConfiguration", atomic: false, fields: &[
+pub(super) static DEVICE_CLASS_CONFIGURATION: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceClassConfiguration", false, &[
     Field { name: "opaque", go_name: "Opaque", go_type: "*v1beta2.OpaqueDeviceConfiguration", kind: Kind::Struct(&resource_v1beta2::OPAQUE_DEVICE_CONFIGURATION), number: 1, embedded: &[1], pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_CLASS_LIST: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceClassList", atomic: false, fields: &[
+pub(super) static DEVICE_CLASS_LIST: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceClassList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1beta2.DeviceClass", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_CLASS)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_CLASS_SPEC: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceClassSpec", atomic: false, fields: &[
+pub(super) static DEVICE_CLASS_SPEC: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceClassSpec", false, &[
     Field { name: "selectors", go_name: "Selectors", go_type: "[]v1beta2.DeviceSelector", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_SELECTOR)), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "config", go_name: "Config", go_type: "[]v1beta2.DeviceClassConfiguration", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_CLASS_CONFIGURATION)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "extendedResourceName", go_name: "ExtendedResourceName", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_CONFIGURATION: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceConfiguration", atomic: false, fields: &[
+pub(super) static DEVICE_CONFIGURATION: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceConfiguration", false, &[
     Field { name: "opaque", go_name: "Opaque", go_type: "*v1beta2.OpaqueDeviceConfiguration", kind: Kind::Struct(&resource_v1beta2::OPAQUE_DEVICE_CONFIGURATION), number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_CONSTRAINT: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceConstraint", atomic: false, fields: &[
+pub(super) static DEVICE_CONSTRAINT: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceConstraint", false, &[
     Field { name: "requests", go_name: "Requests", go_type: "[]string", kind: Kind::List(&Kind::String), number: 1, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "matchAttribute", go_name: "MatchAttribute", go_type: "*v1beta2.FullyQualifiedName", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "distinctAttribute", go_name: "DistinctAttribute", go_type: "*v1beta2.FullyQualifiedName", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "cel", go_name: "CEL", go_type: "*v1beta2.CELDeviceConstraint", kind: Kind::Struct(&resource_v1beta2::CEL_DEVICE_CONSTRAINT), number: 4, pointer: true, omit_empty: true, added: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_COUNTER_CONSUMPTION: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceCounterConsumption", atomic: false, fields: &[
+pub(super) static DEVICE_COUNTER_CONSUMPTION: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceCounterConsumption", false, &[
     Field { name: "counterSet", go_name: "CounterSet", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "counters", go_name: "Counters", go_type: "map[string]v1beta2.Counter", kind: Kind::Map(&Kind::Struct(&resource_v1beta2::COUNTER)), number: 2, omit_empty: true, ..FIELD },
     Field { name: "compatibilityGroups", go_name: "CompatibilityGroups", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_DERIVED_ATTRIBUTE: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceDerivedAttribute", atomic: false, fields: &[
+pub(super) static DEVICE_DERIVED_ATTRIBUTE: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceDerivedAttribute", false, &[
     Field { name: "name", go_name: "Name", go_type: "v1beta2.FullyQualifiedName", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "expression", go_name: "Expression", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_REQUEST: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceRequest", atomic: false, fields: &[
+pub(super) static DEVICE_REQUEST: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceRequest", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "exactly", go_name: "Exactly", go_type: "*v1beta2.ExactDeviceRequest", kind: Kind::Struct(&resource_v1beta2::EXACT_DEVICE_REQUEST), number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "firstAvailable", go_name: "FirstAvailable", go_type: "[]v1beta2.DeviceSubRequest", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_SUB_REQUEST)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_REQUEST_ALLOCATION_RESULT: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceRequestAllocationResult", atomic: false, fields: &[
+pub(super) static DEVICE_REQUEST_ALLOCATION_RESULT: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceRequestAllocationResult", false, &[
     Field { name: "request", go_name: "Request", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "driver", go_name: "Driver", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "pool", go_name: "Pool", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
@@ -198,15 +198,15 @@ pub(super) static DEVICE_REQUEST_ALLOCATION_RESULT: Type = Type { package: "k8s.
     Field { name: "shareID", go_name: "ShareID", go_type: "*types.UID", kind: Kind::String, number: 9, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "consumedCapacity", go_name: "ConsumedCapacity", go_type: "map[v1beta2.QualifiedName]resource.Quantity", kind: Kind::Map(&Kind::Quantity), number: 10, omit_empty: true, ..FIELD },
     Field { name: "skipNodeOperations", go_name: "SkipNodeOperations", go_type: "[]v1beta2.SkipNodeOperation", kind: Kind::List(&Kind::String), number: 11, omit_empty: true, list: Some(ListType::Set), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_SELECTOR: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceSelector", atomic: false, fields: &[
+pub(super) static DEVICE_SELECTOR: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceSelector", false, &[
     Field { name: "cel", go_name: "CEL", go_type: "*v1beta2.CELDeviceSelector", kind: Kind::Struct(&resource_v1beta2::CEL_DEVICE_SELECTOR), number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_SUB_REQUEST: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceSubRequest", atomic: false, fields: &[
+pub(super) static DEVICE_SUB_REQUEST: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceSubRequest", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "deviceClassName", go_name: "DeviceClassName", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "selectors", go_name: "Selectors", go_type: "[]v1beta2.DeviceSelector", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_SELECTOR)), number: 3, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
@@ -215,62 +215,62 @@ pub(super) static DEVICE_SUB_REQUEST: Type = Type { package: "k8s.io/api/resourc
     Field { name: "tolerations", go_name: "Tolerations", go_type: "[]v1beta2.DeviceToleration", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_TOLERATION)), number: 6, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "capacity", go_name: "Capacity", go_type: "*v1beta2.CapacityRequirements", kind: Kind::Struct(&resource_v1beta2::CAPACITY_REQUIREMENTS), number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "derivedAttributes", go_name: "DerivedAttributes", go_type: "[]v1beta2.DeviceDerivedAttribute", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_DERIVED_ATTRIBUTE)), number: 8, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceTaint", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceTaint", false, &[
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "value", go_name: "Value", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "effect", go_name: "Effect", go_type: "v1beta2.DeviceTaintEffect", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "timeAdded", go_name: "TimeAdded", go_type: "*v1.Time", kind: Kind::Time, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT_RULE: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceTaintRule", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT_RULE: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceTaintRule", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1beta2.DeviceTaintRuleSpec", kind: Kind::Struct(&resource_v1beta2::DEVICE_TAINT_RULE_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1beta2.DeviceTaintRuleStatus", kind: Kind::Struct(&resource_v1beta2::DEVICE_TAINT_RULE_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT_RULE_LIST: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceTaintRuleList", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT_RULE_LIST: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceTaintRuleList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1beta2.DeviceTaintRule", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_TAINT_RULE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT_RULE_SPEC: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceTaintRuleSpec", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT_RULE_SPEC: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceTaintRuleSpec", false, &[
     Field { name: "deviceSelector", go_name: "DeviceSelector", go_type: "*v1beta2.DeviceTaintSelector", kind: Kind::Struct(&resource_v1beta2::DEVICE_TAINT_SELECTOR), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "taint", go_name: "Taint", go_type: "v1beta2.DeviceTaint", kind: Kind::Struct(&resource_v1beta2::DEVICE_TAINT), number: 2, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT_RULE_STATUS: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceTaintRuleStatus", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT_RULE_STATUS: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceTaintRuleStatus", false, &[
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.Condition", kind: Kind::List(&Kind::Struct(&meta_v1::CONDITION)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TAINT_SELECTOR: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceTaintSelector", atomic: false, fields: &[
+pub(super) static DEVICE_TAINT_SELECTOR: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceTaintSelector", false, &[
     Field { name: "driver", go_name: "Driver", go_type: "*string", kind: Kind::String, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "pool", go_name: "Pool", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "device", go_name: "Device", go_type: "*string", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static DEVICE_TOLERATION: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "DeviceToleration", atomic: false, fields: &[
+pub(super) static DEVICE_TOLERATION: Type = Type::new("k8s.io/api/resource/v1beta2", "DeviceToleration", false, &[
     Field { name: "key", go_name: "Key", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "operator", go_name: "Operator", go_type: "v1beta2.DeviceTolerationOperator", kind: Kind::String, number: 2, omit_empty: true, default: Some("\"Equal\""), ..FIELD },
     Field { name: "value", go_name: "Value", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "effect", go_name: "Effect", go_type: "v1beta2.DeviceTaintEffect", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "tolerationSeconds", go_name: "TolerationSeconds", go_type: "*int64", kind: Kind::Int64, number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static EXACT_DEVICE_REQUEST: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ExactDeviceRequest", atomic: false, fields: &[
+pub(super) static EXACT_DEVICE_REQUEST: Type = Type::new("k8s.io/api/resource/v1beta2", "ExactDeviceRequest", false, &[
     Field { name: "deviceClassName", go_name: "DeviceClassName", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "selectors", go_name: "Selectors", go_type: "[]v1beta2.DeviceSelector", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_SELECTOR)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "allocationMode", go_name: "AllocationMode", go_type: "v1beta2.DeviceAllocationMode", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
@@ -279,124 +279,124 @@ pub(super) static EXACT_DEVICE_REQUEST: Type = Type { package: "k8s.io/api/resou
     Field { name: "tolerations", go_name: "Tolerations", go_type: "[]v1beta2.DeviceToleration", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_TOLERATION)), number: 6, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "capacity", go_name: "Capacity", go_type: "*v1beta2.CapacityRequirements", kind: Kind::Struct(&resource_v1beta2::CAPACITY_REQUIREMENTS), number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "derivedAttributes", go_name: "DerivedAttributes", go_type: "[]v1beta2.DeviceDerivedAttribute", kind: Kind::List(&Kind::Struct(&resource_v1beta2::DEVICE_DERIVED_ATTRIBUTE)), number: 8, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NETWORK_DEVICE_DATA: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "NetworkDeviceData", atomic: false, fields: &[
+pub(super) static NETWORK_DEVICE_DATA: Type = Type::new("k8s.io/api/resource/v1beta2", "NetworkDeviceData", false, &[
     Field { name: "interfaceName", go_name: "InterfaceName", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "ips", go_name: "IPs", go_type: "[]string", kind: Kind::List(&Kind::String), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "hardwareAddress", go_name: "HardwareAddress", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_ALLOCATABLE_MAPPING: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "NodeAllocatableMapping", atomic: false, fields: &[
+pub(super) static NODE_ALLOCATABLE_MAPPING: Type = Type::new("k8s.io/api/resource/v1beta2", "NodeAllocatableMapping", false, &[
     Field { name: "capacityKey", go_name: "CapacityKey", go_type: "*v1beta2.QualifiedName", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "capacityMultiplier", go_name: "CapacityMultiplier", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "deviceMultiplier", go_name: "DeviceMultiplier", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_ALLOCATABLE_OVERHEAD: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "NodeAllocatableOverhead", atomic: false, fields: &[
+pub(super) static NODE_ALLOCATABLE_OVERHEAD: Type = Type::new("k8s.io/api/resource/v1beta2", "NodeAllocatableOverhead", false, &[
     Field { name: "perPod", go_name: "PerPod", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "perContainer", go_name: "PerContainer", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static NODE_ALLOCATABLE_RESOURCE: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "NodeAllocatableResource", atomic: false, fields: &[
+pub(super) static NODE_ALLOCATABLE_RESOURCE: Type = Type::new("k8s.io/api/resource/v1beta2", "NodeAllocatableResource", false, &[
     Field { name: "mapping", go_name: "Mapping", go_type: "*v1beta2.NodeAllocatableMapping", kind: Kind::Struct(&resource_v1beta2::NODE_ALLOCATABLE_MAPPING), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "overhead", go_name: "Overhead", go_type: "*v1beta2.NodeAllocatableOverhead", kind: Kind::Struct(&resource_v1beta2::NODE_ALLOCATABLE_OVERHEAD), number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static OPAQUE_DEVICE_CONFIGURATION: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "OpaqueDeviceConfiguration", atomic: false, fields: &[
+pub(super) static OPAQUE_DEVICE_CONFIGURATION: Type = Type::new("k8s.io/api/resource/v1beta2", "OpaqueDeviceConfiguration", false, &[
     Field { name: "driver", go_name: "Driver", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "parameters", go_name: "Parameters", go_type: "runtime.RawExtension", kind: Kind::Any, number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_CLAIM: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourceClaim", atomic: false, fields: &[
+pub(super) static RESOURCE_CLAIM: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourceClaim", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1beta2.ResourceClaimSpec", kind: Kind::Struct(&resource_v1beta2::RESOURCE_CLAIM_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1beta2.ResourceClaimStatus", kind: Kind::Struct(&resource_v1beta2::RESOURCE_CLAIM_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_CLAIM_CONSUMER_REFERENCE: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourceClaimConsumerReference", atomic: false, fields: &[
+pub(super) static RESOURCE_CLAIM_CONSUMER_REFERENCE: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourceClaimConsumerReference", false, &[
     Field { name: "apiGroup", go_name: "APIGroup", go_type: "string", kind: Kind::String, number: 1, omit_empty: true, ..FIELD },
     Field { name: "resource", go_name: "Resource", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 4, ..FIELD },
     Field { name: "uid", go_name: "UID", go_type: "types.UID", kind: Kind::String, number: 5, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_CLAIM_LIST: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourceClaimList", atomic: false, fields: &[
+pub(super) static RESOURCE_CLAIM_LIST: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourceClaimList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1beta2.ResourceClaim", kind: Kind::List(&Kind::Struct(&resource_v1beta2::RESOURCE_CLAIM)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_CLAIM_SPEC: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourceClaimSpec", atomic: false, fields: &[
+pub(super) static RESOURCE_CLAIM_SPEC: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourceClaimSpec", false, &[
     Field { name: "devices", go_name: "Devices", go_type: "v1beta2.DeviceClaim", kind: Kind::Struct(&resource_v1beta2::DEVICE_CLAIM), number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_CLAIM_STATUS: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourceClaimStatus", atomic: false, fields: &[
+pub(super) static RESOURCE_CLAIM_STATUS: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourceClaimStatus", false, &[
     Field { name: "allocation", go_name: "Allocation", go_type: "*v1beta2.AllocationResult", kind: Kind::Struct(&resource_v1beta2::ALLOCATION_RESULT), number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "reservedFor", go_name: "ReservedFor", go_type: "[]v1beta2.ResourceClaimConsumerReference", kind: Kind::List(&Kind::Struct(&resource_v1beta2::RESOURCE_CLAIM_CONSUMER_REFERENCE)), number: 2, omit_empty: true, list: Some(ListType::Map), keys: &["uid"], merge_key: Some("uid"), patch: Some("merge"), ..FIELD },
     Field { name: "devices", go_name: "Devices", go_type: "[]v1beta2.AllocatedDeviceStatus", kind: Kind::List(&Kind::Struct(&resource_v1beta2::ALLOCATED_DEVICE_STATUS)), number: 4, omit_empty: true, list: Some(ListType::Map), keys: &["driver", "device", "pool", "shareID"], ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_CLAIM_TEMPLATE: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourceClaimTemplate", atomic: false, fields: &[
+pub(super) static RESOURCE_CLAIM_TEMPLATE: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourceClaimTemplate", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1beta2.ResourceClaimTemplateSpec", kind: Kind::Struct(&resource_v1beta2::RESOURCE_CLAIM_TEMPLATE_SPEC), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_CLAIM_TEMPLATE_LIST: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourceClaimTemplateList", atomic: false, fields: &[
+pub(super) static RESOURCE_CLAIM_TEMPLATE_LIST: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourceClaimTemplateList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1beta2.ResourceClaimTemplate", kind: Kind::List(&Kind::Struct(&resource_v1beta2::RESOURCE_CLAIM_TEMPLATE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_CLAIM_TEMPLATE_SPEC: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourceClaimTemplateSpec", atomic: false, fields: &[
+pub(super) static RESOURCE_CLAIM_TEMPLATE_SPEC: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourceClaimTemplateSpec", false, &[
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1beta2.ResourceClaimSpec", kind: Kind::Struct(&resource_v1beta2::RESOURCE_CLAIM_SPEC), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_POOL: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourcePool", atomic: false, fields: &[
+pub(super) static RESOURCE_POOL: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourcePool", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "generation", go_name: "Generation", go_type: "int64", kind: Kind::Int64, number: 2, ..FIELD },
     Field { name: "resourceSliceCount", go_name: "ResourceSliceCount", go_type: "int64", kind: Kind::Int64, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_SLICE: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourceSlice", atomic: false, fields: &[
+pub(super) static RESOURCE_SLICE: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourceSlice", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1beta2.ResourceSliceSpec", kind: Kind::Struct(&resource_v1beta2::RESOURCE_SLICE_SPEC), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_SLICE_LIST: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourceSliceList", atomic: false, fields: &[
+pub(super) static RESOURCE_SLICE_LIST: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourceSliceList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1beta2.ResourceSlice", kind: Kind::List(&Kind::Struct(&resource_v1beta2::RESOURCE_SLICE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static RESOURCE_SLICE_SPEC: Type = Type { package: "k8s.io/api/resource/v1beta2", name: "ResourceSliceSpec", atomic: false, fields: &[
+pub(super) static RESOURCE_SLICE_SPEC: Type = Type::new("k8s.io/api/resource/v1beta2", "ResourceSliceSpec", false, &[
     Field { name: "driver", go_name: "Driver", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "pool", go_name: "Pool", go_type: "v1beta2.ResourcePool", kind: Kind::Struct(&resource_v1beta2::RESOURCE_POOL), number: 2, ..FIELD },
     Field { name: "nodeName", go_name: "NodeName", go_type: "*string", kind: Kind::String, number: 3, pointer: true, omit_empty: true, ..FIELD },
@@ -407,4 +407,4 @@ pub(super) static RESOURCE_SLICE_SPEC: Type = Type { package: "k8s.io/api/resour
     Field { name: "sharedCounters", go_name: "SharedCounters", go_type: "[]v1beta2.CounterSet", kind: Kind::List(&Kind::Struct(&resource_v1beta2::COUNTER_SET)), number: 8, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "partitionTypeAttribute", go_name: "PartitionTypeAttribute", go_type: "*v1beta2.FullyQualifiedName", kind: Kind::String, number: 9, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "skipNodeOperations", go_name: "SkipNodeOperations", go_type: "[]v1beta2.SkipNodeOperation", kind: Kind::List(&Kind::String), number: 10, omit_empty: true, list: Some(ListType::Set), ..FIELD },
-] };
+]);

@@ -6,7 +6,7 @@ use super::super::{FIELD, Field, Kind, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static PRIORITY_CLASS: Type = Type { package: "k8s.io/api/scheduling/v1", name: "PriorityClass", atomic: false, fields: &[
+pub(super) static PRIORITY_CLASS: Type = Type::new("k8s.io/api/scheduling/v1", "PriorityClass", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
@@ -14,12 +14,12 @@ pub(super) static PRIORITY_CLASS: Type = Type { package: "k8s.io/api/scheduling/
     Field { name: "globalDefault", go_name: "GlobalDefault", go_type: "bool", kind: Kind::Bool, number: 3, omit_empty: true, ..FIELD },
     Field { name: "description", go_name: "Description", go_type: "string", kind: Kind::String, number: 4, omit_empty: true, ..FIELD },
     Field { name: "preemptionPolicy", go_name: "PreemptionPolicy", go_type: "*v1.PreemptionPolicy", kind: Kind::String, number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static PRIORITY_CLASS_LIST: Type = Type { package: "k8s.io/api/scheduling/v1", name: "PriorityClassList", atomic: false, fields: &[
+pub(super) static PRIORITY_CLASS_LIST: Type = Type::new("k8s.io/api/scheduling/v1", "PriorityClassList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.PriorityClass", kind: Kind::List(&Kind::Struct(&scheduling_v1::PRIORITY_CLASS)), number: 2, ..FIELD },
-] };
+]);

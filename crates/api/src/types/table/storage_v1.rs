@@ -6,23 +6,23 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static CSI_DRIVER: Type = Type { package: "k8s.io/api/storage/v1", name: "CSIDriver", atomic: false, fields: &[
+pub(super) static CSI_DRIVER: Type = Type::new("k8s.io/api/storage/v1", "CSIDriver", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.CSIDriverSpec", kind: Kind::Struct(&storage_v1::CSI_DRIVER_SPEC), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CSI_DRIVER_LIST: Type = Type { package: "k8s.io/api/storage/v1", name: "CSIDriverList", atomic: false, fields: &[
+pub(super) static CSI_DRIVER_LIST: Type = Type::new("k8s.io/api/storage/v1", "CSIDriverList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.CSIDriver", kind: Kind::List(&Kind::Struct(&storage_v1::CSI_DRIVER)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CSI_DRIVER_SPEC: Type = Type { package: "k8s.io/api/storage/v1", name: "CSIDriverSpec", atomic: false, fields: &[
+pub(super) static CSI_DRIVER_SPEC: Type = Type::new("k8s.io/api/storage/v1", "CSIDriverSpec", false, &[
     Field { name: "attachRequired", go_name: "AttachRequired", go_type: "*bool", kind: Kind::Bool, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "podInfoOnMount", go_name: "PodInfoOnMount", go_type: "*bool", kind: Kind::Bool, number: 2, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "volumeLifecycleModes", go_name: "VolumeLifecycleModes", go_type: "[]v1.VolumeLifecycleMode", kind: Kind::List(&Kind::String), number: 3, omit_empty: true, list: Some(ListType::Set), ..FIELD },
@@ -34,45 +34,45 @@ pub(super) static CSI_DRIVER_SPEC: Type = Type { package: "k8s.io/api/storage/v1
     Field { name: "nodeAllocatableUpdatePeriodSeconds", go_name: "NodeAllocatableUpdatePeriodSeconds", go_type: "*int64", kind: Kind::Int64, number: 9, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "serviceAccountTokenInSecrets", go_name: "ServiceAccountTokenInSecrets", go_type: "*bool", kind: Kind::Bool, number: 10, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "preventPodSchedulingIfMissing", go_name: "PreventPodSchedulingIfMissing", go_type: "*bool", kind: Kind::Bool, number: 11, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CSI_NODE: Type = Type { package: "k8s.io/api/storage/v1", name: "CSINode", atomic: false, fields: &[
+pub(super) static CSI_NODE: Type = Type::new("k8s.io/api/storage/v1", "CSINode", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.CSINodeSpec", kind: Kind::Struct(&storage_v1::CSI_NODE_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.CSINodeStatus", kind: Kind::Struct(&storage_v1::CSI_NODE_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CSI_NODE_DRIVER: Type = Type { package: "k8s.io/api/storage/v1", name: "CSINodeDriver", atomic: false, fields: &[
+pub(super) static CSI_NODE_DRIVER: Type = Type::new("k8s.io/api/storage/v1", "CSINodeDriver", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "nodeID", go_name: "NodeID", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "topologyKeys", go_name: "TopologyKeys", go_type: "[]string", kind: Kind::List(&Kind::String), number: 3, list: Some(ListType::Atomic), ..FIELD },
     Field { name: "allocatable", go_name: "Allocatable", go_type: "*v1.VolumeNodeResources", kind: Kind::Struct(&storage_v1::VOLUME_NODE_RESOURCES), number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CSI_NODE_LIST: Type = Type { package: "k8s.io/api/storage/v1", name: "CSINodeList", atomic: false, fields: &[
+pub(super) static CSI_NODE_LIST: Type = Type::new("k8s.io/api/storage/v1", "CSINodeList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.CSINode", kind: Kind::List(&Kind::Struct(&storage_v1::CSI_NODE)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CSI_NODE_SPEC: Type = Type { package: "k8s.io/api/storage/v1", name: "CSINodeSpec", atomic: false, fields: &[
+pub(super) static CSI_NODE_SPEC: Type = Type::new("k8s.io/api/storage/v1", "CSINodeSpec", false, &[
     Field { name: "drivers", go_name: "Drivers", go_type: "[]v1.CSINodeDriver", kind: Kind::List(&Kind::Struct(&storage_v1::CSI_NODE_DRIVER)), number: 1, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CSI_NODE_STATUS: Type = Type { package: "k8s.io/api/storage/v1", name: "CSINodeStatus", atomic: false, fields: &[
+pub(super) static CSI_NODE_STATUS: Type = Type::new("k8s.io/api/storage/v1", "CSINodeStatus", false, &[
     Field { name: "storageHealth", go_name: "StorageHealth", go_type: "[]v1.StorageHealth", kind: Kind::List(&Kind::Struct(&storage_v1::STORAGE_HEALTH)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["name"], merge_key: Some("name"), patch: Some("merge"), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CSI_STORAGE_CAPACITY: Type = Type { package: "k8s.io/api/storage/v1", name: "CSIStorageCapacity", atomic: false, fields: &[
+pub(super) static CSI_STORAGE_CAPACITY: Type = Type::new("k8s.io/api/storage/v1", "CSIStorageCapacity", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
@@ -80,18 +80,18 @@ pub(super) static CSI_STORAGE_CAPACITY: Type = Type { package: "k8s.io/api/stora
     Field { name: "storageClassName", go_name: "StorageClassName", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
     Field { name: "capacity", go_name: "Capacity", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "maximumVolumeSize", go_name: "MaximumVolumeSize", go_type: "*resource.Quantity", kind: Kind::Quantity, number: 5, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static CSI_STORAGE_CAPACITY_LIST: Type = Type { package: "k8s.io/api/storage/v1", name: "CSIStorageCapacityList", atomic: false, fields: &[
+pub(super) static CSI_STORAGE_CAPACITY_LIST: Type = Type::new("k8s.io/api/storage/v1", "CSIStorageCapacityList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.CSIStorageCapacity", kind: Kind::List(&Kind::Struct(&storage_v1::CSI_STORAGE_CAPACITY)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_CLASS: Type = Type { package: "k8s.io/api/storage/v1", name: "StorageClass", atomic: false, fields: &[
+pub(super) static STORAGE_CLASS: Type = Type::new("k8s.io/api/storage/v1", "StorageClass", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
@@ -102,101 +102,101 @@ pub(super) static STORAGE_CLASS: Type = Type { package: "k8s.io/api/storage/v1",
     Field { name: "allowVolumeExpansion", go_name: "AllowVolumeExpansion", go_type: "*bool", kind: Kind::Bool, number: 6, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "volumeBindingMode", go_name: "VolumeBindingMode", go_type: "*v1.VolumeBindingMode", kind: Kind::String, number: 7, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "allowedTopologies", go_name: "AllowedTopologies", go_type: "[]v1.TopologySelectorTerm", kind: Kind::List(&Kind::Struct(&core_v1::TOPOLOGY_SELECTOR_TERM)), number: 8, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_CLASS_LIST: Type = Type { package: "k8s.io/api/storage/v1", name: "StorageClassList", atomic: false, fields: &[
+pub(super) static STORAGE_CLASS_LIST: Type = Type::new("k8s.io/api/storage/v1", "StorageClassList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.StorageClass", kind: Kind::List(&Kind::Struct(&storage_v1::STORAGE_CLASS)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_HEALTH: Type = Type { package: "k8s.io/api/storage/v1", name: "StorageHealth", atomic: false, fields: &[
+pub(super) static STORAGE_HEALTH: Type = Type::new("k8s.io/api/storage/v1", "StorageHealth", false, &[
     Field { name: "name", go_name: "Name", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "healthConditions", go_name: "HealthConditions", go_type: "[]v1.StorageHealthCondition", kind: Kind::List(&Kind::Struct(&storage_v1::STORAGE_HEALTH_CONDITION)), number: 2, omit_empty: true, list: Some(ListType::Atomic), ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_HEALTH_CONDITION: Type = Type { package: "k8s.io/api/storage/v1", name: "StorageHealthCondition", atomic: false, fields: &[
+pub(super) static STORAGE_HEALTH_CONDITION: Type = Type::new("k8s.io/api/storage/v1", "StorageHealthCondition", false, &[
     Field { name: "status", go_name: "Status", go_type: "v1.StorageHealthStatusType", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "reason", go_name: "Reason", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 3, omit_empty: true, ..FIELD },
     Field { name: "accessMode", go_name: "AccessMode", go_type: "*v1.PersistentVolumeAccessMode", kind: Kind::String, number: 4, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "volumeMode", go_name: "VolumeMode", go_type: "*v1.PersistentVolumeMode", kind: Kind::String, number: 5, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "lastTransitionTime", go_name: "LastTransitionTime", go_type: "v1.Time", kind: Kind::Time, number: 6, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static TOKEN_REQUEST: Type = Type { package: "k8s.io/api/storage/v1", name: "TokenRequest", atomic: false, fields: &[
+pub(super) static TOKEN_REQUEST: Type = Type::new("k8s.io/api/storage/v1", "TokenRequest", false, &[
     Field { name: "audience", go_name: "Audience", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "expirationSeconds", go_name: "ExpirationSeconds", go_type: "*int64", kind: Kind::Int64, number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_ATTACHMENT: Type = Type { package: "k8s.io/api/storage/v1", name: "VolumeAttachment", atomic: false, fields: &[
+pub(super) static VOLUME_ATTACHMENT: Type = Type::new("k8s.io/api/storage/v1", "VolumeAttachment", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.VolumeAttachmentSpec", kind: Kind::Struct(&storage_v1::VOLUME_ATTACHMENT_SPEC), number: 2, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.VolumeAttachmentStatus", kind: Kind::Struct(&storage_v1::VOLUME_ATTACHMENT_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_ATTACHMENT_LIST: Type = Type { package: "k8s.io/api/storage/v1", name: "VolumeAttachmentList", atomic: false, fields: &[
+pub(super) static VOLUME_ATTACHMENT_LIST: Type = Type::new("k8s.io/api/storage/v1", "VolumeAttachmentList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.VolumeAttachment", kind: Kind::List(&Kind::Struct(&storage_v1::VOLUME_ATTACHMENT)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_ATTACHMENT_SOURCE: Type = Type { package: "k8s.io/api/storage/v1", name: "VolumeAttachmentSource", atomic: false, fields: &[
+pub(super) static VOLUME_ATTACHMENT_SOURCE: Type = Type::new("k8s.io/api/storage/v1", "VolumeAttachmentSource", false, &[
     Field { name: "persistentVolumeName", go_name: "PersistentVolumeName", go_type: "*string", kind: Kind::String, number: 1, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "inlineVolumeSpec", go_name: "InlineVolumeSpec", go_type: "*v1.PersistentVolumeSpec", kind: Kind::Struct(&core_v1::PERSISTENT_VOLUME_SPEC), number: 2, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_ATTACHMENT_SPEC: Type = Type { package: "k8s.io/api/storage/v1", name: "VolumeAttachmentSpec", atomic: false, fields: &[
+pub(super) static VOLUME_ATTACHMENT_SPEC: Type = Type::new("k8s.io/api/storage/v1", "VolumeAttachmentSpec", false, &[
     Field { name: "attacher", go_name: "Attacher", go_type: "string", kind: Kind::String, number: 1, ..FIELD },
     Field { name: "source", go_name: "Source", go_type: "v1.VolumeAttachmentSource", kind: Kind::Struct(&storage_v1::VOLUME_ATTACHMENT_SOURCE), number: 2, ..FIELD },
     Field { name: "nodeName", go_name: "NodeName", go_type: "string", kind: Kind::String, number: 3, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_ATTACHMENT_STATUS: Type = Type { package: "k8s.io/api/storage/v1", name: "VolumeAttachmentStatus", atomic: false, fields: &[
+pub(super) static VOLUME_ATTACHMENT_STATUS: Type = Type::new("k8s.io/api/storage/v1", "VolumeAttachmentStatus", false, &[
     Field { name: "attached", go_name: "Attached", go_type: "bool", kind: Kind::Bool, number: 1, ..FIELD },
     Field { name: "attachmentMetadata", go_name: "AttachmentMetadata", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 2, omit_empty: true, ..FIELD },
     Field { name: "attachError", go_name: "AttachError", go_type: "*v1.VolumeError", kind: Kind::Struct(&storage_v1::VOLUME_ERROR), number: 3, pointer: true, omit_empty: true, ..FIELD },
     Field { name: "detachError", go_name: "DetachError", go_type: "*v1.VolumeError", kind: Kind::Struct(&storage_v1::VOLUME_ERROR), number: 4, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_ATTRIBUTES_CLASS: Type = Type { package: "k8s.io/api/storage/v1", name: "VolumeAttributesClass", atomic: false, fields: &[
+pub(super) static VOLUME_ATTRIBUTES_CLASS: Type = Type::new("k8s.io/api/storage/v1", "VolumeAttributesClass", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "driverName", go_name: "DriverName", go_type: "string", kind: Kind::String, number: 2, ..FIELD },
     Field { name: "parameters", go_name: "Parameters", go_type: "map[string]string", kind: Kind::Map(&Kind::String), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_ATTRIBUTES_CLASS_LIST: Type = Type { package: "k8s.io/api/storage/v1", name: "VolumeAttributesClassList", atomic: false, fields: &[
+pub(super) static VOLUME_ATTRIBUTES_CLASS_LIST: Type = Type::new("k8s.io/api/storage/v1", "VolumeAttributesClassList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.VolumeAttributesClass", kind: Kind::List(&Kind::Struct(&storage_v1::VOLUME_ATTRIBUTES_CLASS)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_ERROR: Type = Type { package: "k8s.io/api/storage/v1", name: "VolumeError", atomic: false, fields: &[
+pub(super) static VOLUME_ERROR: Type = Type::new("k8s.io/api/storage/v1", "VolumeError", false, &[
     Field { name: "time", go_name: "Time", go_type: "v1.Time", kind: Kind::Time, number: 1, omit_empty: true, ..FIELD },
     Field { name: "message", go_name: "Message", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
     Field { name: "errorCode", go_name: "ErrorCode", go_type: "*int32", kind: Kind::Int32, number: 3, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static VOLUME_NODE_RESOURCES: Type = Type { package: "k8s.io/api/storage/v1", name: "VolumeNodeResources", atomic: false, fields: &[
+pub(super) static VOLUME_NODE_RESOURCES: Type = Type::new("k8s.io/api/storage/v1", "VolumeNodeResources", false, &[
     Field { name: "count", go_name: "Count", go_type: "*int32", kind: Kind::Int32, number: 1, pointer: true, omit_empty: true, ..FIELD },
-] };
+]);

@@ -6,29 +6,29 @@ use super::super::{FIELD, Field, Kind, ListType, Type};
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static STORAGE_VERSION_MIGRATION: Type = Type { package: "k8s.io/api/storagemigration/v1", name: "StorageVersionMigration", atomic: false, fields: &[
+pub(super) static STORAGE_VERSION_MIGRATION: Type = Type::new("k8s.io/api/storagemigration/v1", "StorageVersionMigration", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ObjectMeta", go_type: "v1.ObjectMeta", kind: Kind::Struct(&meta_v1::OBJECT_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "spec", go_name: "Spec", go_type: "v1.StorageVersionMigrationSpec", kind: Kind::Struct(&storagemigration_v1::STORAGE_VERSION_MIGRATION_SPEC), number: 2, omit_empty: true, ..FIELD },
     Field { name: "status", go_name: "Status", go_type: "v1.StorageVersionMigrationStatus", kind: Kind::Struct(&storagemigration_v1::STORAGE_VERSION_MIGRATION_STATUS), number: 3, omit_empty: true, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_VERSION_MIGRATION_LIST: Type = Type { package: "k8s.io/api/storagemigration/v1", name: "StorageVersionMigrationList", atomic: false, fields: &[
+pub(super) static STORAGE_VERSION_MIGRATION_LIST: Type = Type::new("k8s.io/api/storagemigration/v1", "StorageVersionMigrationList", false, &[
     Field { name: "kind", go_name: "Kind", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "apiVersion", go_name: "APIVersion", go_type: "string", kind: Kind::String, number: 0, omit_empty: true, ..FIELD },
     Field { name: "metadata", go_name: "ListMeta", go_type: "v1.ListMeta", kind: Kind::Struct(&meta_v1::LIST_META), number: 1, omit_empty: true, ..FIELD },
     Field { name: "items", go_name: "Items", go_type: "[]v1.StorageVersionMigration", kind: Kind::List(&Kind::Struct(&storagemigration_v1::STORAGE_VERSION_MIGRATION)), number: 2, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_VERSION_MIGRATION_SPEC: Type = Type { package: "k8s.io/api/storagemigration/v1", name: "StorageVersionMigrationSpec", atomic: false, fields: &[
+pub(super) static STORAGE_VERSION_MIGRATION_SPEC: Type = Type::new("k8s.io/api/storagemigration/v1", "StorageVersionMigrationSpec", false, &[
     Field { name: "resource", go_name: "Resource", go_type: "v1.GroupResource", kind: Kind::Struct(&meta_v1::GROUP_RESOURCE), number: 1, ..FIELD },
-] };
+]);
 
 #[rustfmt::skip]
-pub(super) static STORAGE_VERSION_MIGRATION_STATUS: Type = Type { package: "k8s.io/api/storagemigration/v1", name: "StorageVersionMigrationStatus", atomic: false, fields: &[
+pub(super) static STORAGE_VERSION_MIGRATION_STATUS: Type = Type::new("k8s.io/api/storagemigration/v1", "StorageVersionMigrationStatus", false, &[
     Field { name: "conditions", go_name: "Conditions", go_type: "[]v1.Condition", kind: Kind::List(&Kind::Struct(&meta_v1::CONDITION)), number: 1, omit_empty: true, list: Some(ListType::Map), keys: &["type"], merge_key: Some("type"), patch: Some("merge"), ..FIELD },
     Field { name: "resourceVersion", go_name: "ResourceVersion", go_type: "string", kind: Kind::String, number: 2, omit_empty: true, ..FIELD },
-] };
+]);

@@ -7,9 +7,6 @@ use telemetry::metrics::{Counter, Family, Registry};
 
 use crate::admission::{Attributes, Operation};
 
-/// The minor version of this server; later versions of a standard are counted as `future`.
-const MINOR: u64 = 38;
-
 /// The counters.
 pub(super) struct Metrics {
     evaluations: Arc<Family<Counter>>,
@@ -72,7 +69,8 @@ impl Metrics {
         let standard = evaluation.standard;
         let version = match standard.version {
             _ if standard.level == Level::Privileged => "latest".to_owned(),
-            Version::Minor(minor) if minor > MINOR => "future".to_owned(),
+            // Later than the version of this server.
+            Version::Minor(minor) if minor > u64::from(api::kubernetes::MINOR) => "future".to_owned(),
             version => version.to_string(),
         };
         self.evaluations.with(&[

@@ -18,18 +18,19 @@ use cache::ResourceCache;
 
 const GROUP: &str = "/registry/admissionregistration.k8s.io";
 
-/// Compiled policies by key, with the revision that they were read at.
-type CompiledByKey<T> = HashMap<Arc<str>, (Revision, Arc<T>)>;
+/// The key of a policy or binding, the revision that it was read at, and its compiled form.
+type Entry<T> = (Arc<str>, Revision, Arc<T>);
 
 /// A catalog, and the changes that it holds.
-pub(super) struct Compiled<B> {
+pub(super) struct CompiledCatalog<B> {
     versions: (u64, u64),
-    policies: CompiledByKey<Policy<B>>,
-    bindings: CompiledByKey<Binding>,
+    /// In the order of their keys, as the bindings.
+    policies: Vec<Entry<Policy<B>>>,
+    bindings: Vec<Entry<Binding>>,
     catalog: Catalog<B>,
 }
 
-impl<B> Compiled<B> {
+impl<B> CompiledCatalog<B> {
     pub(super) fn catalog(&self) -> &Catalog<B> {
         &self.catalog
     }
@@ -41,7 +42,7 @@ pub(super) struct Source<B> {
     policies: (Arc<ResourceCache>, String),
     bindings: (Arc<ResourceCache>, String),
     compile: fn(&Value, &Compiler) -> Policy<B>,
-    compiled: RwLock<Arc<Compiled<B>>>,
+    compiled: RwLock<Arc<CompiledCatalog<B>>>,
     /// Held while something is compiled, so that one request does it for all.
     compiling: Mutex<()>,
 }
@@ -54,11 +55,11 @@ impl<B> Source<B> {
             (cluster.cache().resource(&prefix), prefix)
         };
         let singular = plural.strip_suffix("ies").unwrap_or(plural);
-        let compiled = Compiled {
+        let compiled = CompiledCatalog {
             // Unlike any that is counted: the first request reads.
             versions: (u64::MAX, u64::MAX),
-            policies: HashMap::new(),
-            bindings: HashMap::new(),
+            policies: Vec::new(),
+            bindings: Vec::new(),
             catalog: Catalog::default(),
         };
         Self {
@@ -75,7 +76,7 @@ impl<B> Source<B> {
         (self.policies.0.change_count(), self.bindings.0.change_count())
     }
 
-    fn compiled(&self) -> Arc<Compiled<B>> {
+    fn compiled(&self) -> Arc<CompiledCatalog<B>> {
         self.compiled.read().clone()
     }
 
@@ -91,7 +92,7 @@ impl<B> Source<B> {
     }
 
     /// The catalog as of now. May compile.
-    pub(super) fn current(&self) -> Arc<Compiled<B>> {
+    pub(super) fn current(&self) -> Arc<CompiledCatalog<B>> {
         let compiled = self.compiled();
         if compiled.versions == self.versions() {
             return compiled;
@@ -108,31 +109,40 @@ impl<B> Source<B> {
             self.cluster.policy_metrics().compilations.observe_duration(started.elapsed());
             compiled
         });
-        let bindings = read(&self.bindings, &compiled.bindings, Binding::new);
+        // All bindings of a policy have its name in common.
+        let names: HashMap<&str, &Arc<str>> =
+            policies.iter().map(|(_, _, policy)| (&*policy.name, &policy.name)).collect();
+        let bindings = read(&self.bindings, &compiled.bindings, |binding| {
+            let name = binding.text_at(&["spec", "policyName"]);
+            Binding::of_policy(binding, names.get(name).map_or_else(|| name.into(), |name| Arc::clone(name)))
+        });
         let catalog = Catalog::new(values(&policies), values(&bindings));
-        let compiled = Arc::new(Compiled { versions, policies, bindings, catalog });
+        let compiled = Arc::new(CompiledCatalog { versions, policies, bindings, catalog });
         *self.compiled.write() = compiled.clone();
         compiled
     }
 }
 
-fn values<T>(known: &CompiledByKey<T>) -> Vec<Arc<T>> {
-    known.values().map(|(_, value)| value.clone()).collect()
+fn values<T>(known: &[Entry<T>]) -> Vec<Arc<T>> {
+    known.iter().map(|(_, _, value)| value.clone()).collect()
 }
 
 /// Reads the objects of a cache that are not known yet.
 fn read<T>(
     (cache, prefix): &(Arc<ResourceCache>, String),
-    before: &CompiledByKey<T>,
+    before: &[Entry<T>],
     make: impl Fn(&Value) -> T,
-) -> CompiledByKey<T> {
-    let mut known = CompiledByKey::new();
-    for (key, object) in cache.list(prefix, None, 0, |_, _| true).objects {
-        let value = match before.get(&key) {
-            Some((revision, value)) if *revision == object.revision => value.clone(),
+) -> Vec<Entry<T>> {
+    let objects = cache.list(prefix, None, 0, |_, _| true).objects;
+    let mut before = before.iter().peekable();
+    let mut known = Vec::with_capacity(objects.len());
+    for (key, object) in objects {
+        while before.next_if(|(other, _, _)| **other < *key).is_some() {}
+        let value = match before.next_if(|(other, _, _)| *other == key) {
+            Some((_, revision, value)) if *revision == object.revision => value.clone(),
             _ => Arc::new(make(&object.decode())),
         };
-        known.insert(key, (object.revision, value));
+        known.push((key, object.revision, value));
     }
     known
 }

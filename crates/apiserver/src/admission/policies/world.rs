@@ -8,18 +8,18 @@ use api::metadata;
 use api::types;
 use cel_kubernetes::libraries::authorization::{self as rights, Decision, Question};
 use patching::policy;
-use registry::admission::cluster::{Missing, ParamScope};
+use registry::admission::cluster::{MissingNamespace, ParamScope};
 use registry::admission::{self, GroupVersionKind, GroupVersionResource, ParamError, PatchError, Request};
 use registry::conversion;
 use registry::pipeline::Rules as _;
 
 use super::super::Cluster;
 use crate::authorization;
-use crate::custom::serving::Serving;
+use crate::custom::serving::ServedVersion;
 use crate::identity::User;
 use crate::resources::{self, Resource};
 use crate::wire::request::Target;
-use cache::stored::Served;
+use cache::stored::ServedObject;
 
 /// Served versions of the resource of a request.
 type Equivalents = Arc<[(GroupVersionResource, GroupVersionKind)]>;
@@ -28,14 +28,14 @@ type Equivalents = Arc<[(GroupVersionResource, GroupVersionKind)]>;
 pub(in crate::admission) struct World {
     cluster: Arc<dyn Cluster>,
     equivalents: OnceLock<Equivalents>,
-    namespace: OnceLock<Result<Arc<Value>, Missing>>,
+    namespace: OnceLock<Result<Arc<Value>, MissingNamespace>>,
     namespace_name: String,
 }
 
 /// A resource of either kind.
 enum Row {
     BuiltIn(&'static Resource<'static>),
-    Custom(Arc<Serving>),
+    Custom(Arc<ServedVersion>),
 }
 
 impl World {
@@ -44,7 +44,7 @@ impl World {
         Self { cluster, equivalents: OnceLock::new(), namespace: OnceLock::new(), namespace_name }
     }
 
-    fn custom(&self, group: &str, version: &str, plural: &str) -> Option<Arc<Serving>> {
+    fn custom(&self, group: &str, version: &str, plural: &str) -> Option<Arc<ServedVersion>> {
         self.cluster.customs().snapshot().find(group, version, plural).cloned()
     }
 
@@ -58,8 +58,8 @@ impl World {
         self.custom(&kind.group, &kind.version, &plural).map(Row::Custom)
     }
 
-    fn read_namespace(&self, name: &str) -> Result<Arc<Value>, Missing> {
-        self.cluster.object(resources::NAMESPACES, "", name).map(Arc::new).ok_or(Missing::NotFound)
+    fn read_namespace(&self, name: &str) -> Result<Arc<Value>, MissingNamespace> {
+        self.cluster.object(resources::NAMESPACES, "", name).map(Arc::new).ok_or(MissingNamespace::NotFound)
     }
 
     fn find_equivalents(&self, request: &Request) -> Equivalents {
@@ -99,7 +99,7 @@ impl World {
         served.map(|(version, _)| other(group, version, &request.kind.kind)).collect()
     }
 
-    fn shown(&self, row: &Row, kind: &GroupVersionKind, object: &Arc<Served>) -> Result<Value, ParamError> {
+    fn shown(&self, row: &Row, kind: &GroupVersionKind, object: &Arc<ServedObject>) -> Result<Value, ParamError> {
         Ok(match row {
             Row::Custom(serving) if serving.has_webhook() => {
                 let converted = wait(serving.shared(object)).map_err(ParamError::Refused)?;
@@ -115,7 +115,11 @@ impl World {
     }
 
     /// The version of a request's custom resource that a webhook converts its documents to.
-    pub(in crate::admission) fn webhook(&self, request: &Request, kind: &GroupVersionKind) -> Option<Arc<Serving>> {
+    pub(in crate::admission) fn webhook(
+        &self,
+        request: &Request,
+        kind: &GroupVersionKind,
+    ) -> Option<Arc<ServedVersion>> {
         let GroupVersionResource { group, resource, .. } = &request.resource;
         self.custom(group, &kind.version, resource).filter(|serving| serving.has_webhook())
     }
@@ -153,7 +157,7 @@ impl Row {
 }
 
 impl admission::Cluster for World {
-    fn namespace(&self, name: &str) -> Result<Arc<Value>, Missing> {
+    fn namespace(&self, name: &str) -> Result<Arc<Value>, MissingNamespace> {
         if name == self.namespace_name {
             return self.namespace.get_or_init(|| self.read_namespace(name)).clone();
         }
@@ -193,8 +197,8 @@ impl admission::Cluster for World {
         types::by_kind(&kind.group, &kind.version, &kind.kind).is_some()
     }
 
-    fn param_scope(&self, kind: &GroupVersionKind) -> Option<ParamScope> {
-        self.row_of_kind(kind).map(|row| ParamScope { namespaced: row.is_namespaced() })
+    fn param_scope(&self, kind: &GroupVersionKind) -> Result<Option<ParamScope>, ParamError> {
+        Ok(self.row_of_kind(kind).map(|row| ParamScope { namespaced: row.is_namespaced() }))
     }
 
     fn param(&self, kind: &GroupVersionKind, namespace: &str, name: &str) -> Result<Option<Arc<Value>>, ParamError> {

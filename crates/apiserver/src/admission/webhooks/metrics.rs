@@ -16,6 +16,15 @@ pub(crate) struct WebhookMetrics {
     skipped: Arc<Family<Counter>>,
 }
 
+/// A call of a webhook.
+pub(super) struct Call<'a> {
+    pub(super) name: &'a str,
+    /// The type of webhook: `admit` or `validating`.
+    pub(super) kind: &'a str,
+    pub(super) operation: &'a str,
+    pub(super) elapsed: Duration,
+}
+
 impl WebhookMetrics {
     pub(crate) fn new(registry: &Registry) -> Self {
         Self {
@@ -52,21 +61,28 @@ impl WebhookMetrics {
         }
     }
 
-    /// Counts a call.
-    pub(super) fn called(&self, name: &str, kind: &str, operation: &str, code: u16, elapsed: Duration) {
-        let rejected = if code == 200 { "false" } else { "true" };
-        self.durations.with(&[name, operation, rejected, kind]).observe_duration(elapsed);
-        self.requests.with(&[&code.min(600).to_string(), name, operation, rejected, kind]).increment();
+    /// Counts a call that does not reject the request, with the code of its outcome.
+    pub(super) fn accepted(&self, call: &Call<'_>, code: u16) {
+        self.observe(call, "false", code);
     }
 
-    /// Counts a refusal, or a failed call that refuses: those have no code.
-    pub(super) fn rejected(&self, name: &str, kind: &str, operation: &str, error: &str, code: u16) {
-        self.rejections.with(&[error, name, operation, &code.min(600).to_string(), kind]).increment();
+    /// Counts a call that rejects the request: a denial, a failed call, or an error of the server.
+    pub(super) fn rejected(&self, call: &Call<'_>, error: &str, code: u16) {
+        self.observe(call, "true", code);
+        let code = code.min(600).to_string();
+        self.rejections.with(&[error, call.name, call.operation, &code, call.kind]).increment();
     }
 
     /// Counts a failed call that is ignored.
-    pub(super) fn failed_open(&self, name: &str, kind: &str) {
-        self.fail_open.with(&[name, kind]).increment();
+    pub(super) fn failed_open(&self, call: &Call<'_>, code: u16) {
+        self.accepted(call, code);
+        self.fail_open.with(&[call.name, call.kind]).increment();
+    }
+
+    fn observe(&self, call: &Call<'_>, rejected: &str, code: u16) {
+        let Call { name, kind, operation, elapsed } = *call;
+        self.durations.with(&[name, operation, rejected, kind]).observe_duration(elapsed);
+        self.requests.with(&[&code.min(600).to_string(), name, operation, rejected, kind]).increment();
     }
 
     /// Counts a call that was skipped.

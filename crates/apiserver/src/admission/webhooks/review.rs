@@ -33,7 +33,7 @@ pub(super) struct Answer {
 
 /// The reasons why an answer is none.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Bad {
+pub(super) enum ReviewError {
     /// The response cannot be parsed.
     Unreadable(String),
     /// The response does not match the request.
@@ -41,16 +41,18 @@ pub(super) enum Bad {
 }
 
 /// Reads the response of a webhook; it must have the version and uid of the review that was sent.
-pub(super) fn read(body: &[u8], version: &str, uid: &str, mutates: bool) -> Result<Answer, Bad> {
-    let review = parse(body).map_err(Bad::Unreadable)?;
-    check_type(&review, (GROUP, KIND), version).map_err(Bad::Unreadable)?;
+pub(super) fn read(body: &[u8], version: &str, uid: &str, mutates: bool) -> Result<Answer, ReviewError> {
+    let review = parse(body).map_err(ReviewError::Unreadable)?;
+    check_type(&review, (GROUP, KIND), version).map_err(ReviewError::Unreadable)?;
     let Some(response) = review.get("response").and_then(Value::as_object) else {
         return match review.get("response") {
-            None | Some(Value::Null) => Err(Bad::Invalid("webhook response was absent".to_owned())),
-            Some(other) => Err(Bad::Unreadable(unfit(other, "AdmissionReview.response", "v1.AdmissionResponse"))),
+            None | Some(Value::Null) => Err(ReviewError::Invalid("webhook response was absent".to_owned())),
+            Some(other) => {
+                Err(ReviewError::Unreadable(unfit(other, "AdmissionReview.response", "v1.AdmissionResponse")))
+            }
         };
     };
-    let answer = response_of(response).map_err(Bad::Unreadable)?;
+    let answer = response_of(response).map_err(ReviewError::Unreadable)?;
     let (mut answer, given_uid, has_patch_type) = answer;
     if version == "v1beta1" {
         // Kubernetes: the type of responses in the old version is not checked.
@@ -58,9 +60,9 @@ pub(super) fn read(body: &[u8], version: &str, uid: &str, mutates: bool) -> Resu
         return Ok(answer);
     }
     if given_uid != uid {
-        return Err(Bad::Invalid(format!("expected response.uid={}, got {}", quote(uid), quote(&given_uid))));
+        return Err(ReviewError::Invalid(format!("expected response.uid={}, got {}", quote(uid), quote(&given_uid))));
     }
-    confirm_type(&review, (GROUP, KIND), version).map_err(Bad::Invalid)?;
+    confirm_type(&review, (GROUP, KIND), version).map_err(ReviewError::Invalid)?;
     let why = match (mutates, !answer.patch.is_empty(), has_patch_type) {
         (true, true, false) => "webhook returned response.patch but not response.patchType",
         (true, false, true) => "webhook returned response.patchType but not response.patch",
@@ -69,7 +71,7 @@ pub(super) fn read(body: &[u8], version: &str, uid: &str, mutates: bool) -> Resu
         (false, _, true) => "validating webhook may not return response.patchType",
         _ => return Ok(answer),
     };
-    Err(Bad::Invalid(why.to_owned()))
+    Err(ReviewError::Invalid(why.to_owned()))
 }
 
 fn unfit(value: &Value, field: &str, of: &str) -> String {
@@ -124,22 +126,25 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(body: &str, bad: Option<Bad>) {
+    fn check(body: &str, bad: Option<ReviewError>) {
         assert_eq!(read(body.as_bytes(), "v1", "u", false).err(), bad);
     }
 
     #[test]
     fn answers_that_are_none_are_refused() {
-        let absent = || Some(Bad::Invalid("webhook response was absent".to_owned()));
+        let absent = || Some(ReviewError::Invalid("webhook response was absent".to_owned()));
         check("{}", absent());
         check("null", absent());
         let ok =
             r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true}}"#;
         check(ok, None);
-        check(&ok.replace(r#""u""#, r#""v""#), Some(Bad::Invalid(r#"expected response.uid="u", got "v""#.to_owned())));
+        check(
+            &ok.replace(r#""u""#, r#""v""#),
+            Some(ReviewError::Invalid(r#"expected response.uid="u", got "v""#.to_owned())),
+        );
         let why = "json: cannot unmarshal string into Go struct field AdmissionResponse.response.allowed of type bool";
-        check(&ok.replace("true", "\"true\""), Some(Bad::Unreadable(why.to_owned())));
+        check(&ok.replace("true", "\"true\""), Some(ReviewError::Unreadable(why.to_owned())));
         let why = "converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion";
-        check(&ok.replace("/v1\"", "/v1beta1\""), Some(Bad::Unreadable(why.to_owned())));
+        check(&ok.replace("/v1\"", "/v1beta1\""), Some(ReviewError::Unreadable(why.to_owned())));
     }
 }

@@ -77,7 +77,7 @@ type WebhooksByKey = HashMap<Arc<str>, (Revision, Vec<Arc<Webhook>>)>;
 
 /// Webhooks in the order of their calls, and their index.
 #[derive(Default)]
-pub(super) struct Compiled {
+pub(super) struct CompiledWebhooks {
     version: Option<u64>,
     known: WebhooksByKey,
     webhooks: Vec<Arc<Webhook>>,
@@ -85,7 +85,7 @@ pub(super) struct Compiled {
     others: Vec<usize>,
 }
 
-impl Compiled {
+impl CompiledWebhooks {
     fn new(version: u64, known: WebhooksByKey) -> Self {
         let mut keys: Vec<&Arc<str>> = known.keys().collect();
         keys.sort_unstable();
@@ -133,7 +133,7 @@ pub(super) struct Source {
     cluster: Arc<dyn Cluster>,
     configurations: Arc<ResourceCache>,
     prefix: String,
-    compiled: RwLock<Arc<Compiled>>,
+    compiled: RwLock<Arc<CompiledWebhooks>>,
     /// Held while something is compiled, so that one request does it for all.
     compiling: Mutex<()>,
 }
@@ -151,7 +151,7 @@ impl Source {
         }
     }
 
-    fn compiled(&self) -> Arc<Compiled> {
+    fn compiled(&self) -> Arc<CompiledWebhooks> {
         self.compiled.read().clone()
     }
 
@@ -167,7 +167,7 @@ impl Source {
     }
 
     /// The webhooks as of now. May compile.
-    pub(super) fn current(&self) -> Arc<Compiled> {
+    pub(super) fn current(&self) -> Arc<CompiledWebhooks> {
         let compiled = self.compiled();
         if compiled.version == Some(self.configurations.change_count()) {
             return compiled;
@@ -186,7 +186,7 @@ impl Source {
             };
             known.insert(key, (object.revision, webhooks));
         }
-        let compiled = Arc::new(Compiled::new(version, known));
+        let compiled = Arc::new(CompiledWebhooks::new(version, known));
         *self.compiled.write() = compiled.clone();
         compiled
     }

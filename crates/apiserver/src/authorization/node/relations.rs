@@ -11,8 +11,8 @@ use api::well_known::ANNOTATION_CONFIG_MIRROR;
 use super::references::{References, volume_secrets};
 use crate::resources::{self, Resource};
 use api::metadata;
-use cache::stored::Served;
-use cache::{By, Cache, Interest};
+use cache::stored::ServedObject;
+use cache::{Cache, IndexKey, Interest};
 
 /// Kinds of objects that a node may access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,10 +62,10 @@ impl Relations {
     }
 
     /// The pods of a node, in one namespace or in all.
-    fn pods_on(&self, node: &str, namespace: &str) -> Vec<Arc<Served>> {
+    fn pods_on(&self, node: &str, namespace: &str) -> Vec<Arc<ServedObject>> {
         let row = resources::PODS;
         let prefix = if namespace.is_empty() { row.prefix() } else { row.key(namespace, "") };
-        let interest = Interest::Value { range: prefix, by: By::node(), value: node.to_owned() };
+        let interest = Interest::Value { range: prefix, by: IndexKey::node(), value: node.to_owned() };
         let found = self.cache.resource(&row.prefix()).find(&interest, 0);
         found.objects.iter().map(|(_, pod)| pod.clone()).collect()
     }
@@ -126,7 +126,7 @@ impl Relations {
     }
 
     /// Volumes whose text contains a name. A volume names its claim, even if the claim does not name it yet.
-    fn volumes_with(&self, name: &str) -> Vec<Arc<Served>> {
+    fn volumes_with(&self, name: &str) -> Vec<Arc<ServedObject>> {
         let row = resources::PERSISTENT_VOLUMES;
         let volumes = self.cache.resource(&row.prefix());
         let found = volumes.list(&row.prefix(), None, 0, |_, volume| volume.contains(name.as_bytes()));
@@ -135,7 +135,7 @@ impl Relations {
 }
 
 /// Whether a pod can have claims to volumes; others need not be decoded.
-fn may_claim_volumes(pod: &Served) -> bool {
+fn may_claim_volumes(pod: &ServedObject) -> bool {
     pod.contains(b"\"persistentVolumeClaim\":") || pod.contains(b"\"ephemeral\":")
 }
 

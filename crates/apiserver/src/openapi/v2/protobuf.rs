@@ -86,8 +86,8 @@ fn operation(it: &Value) -> Message {
 }
 
 /// A parameter, or a reference to a shared one.
-fn parameters_item(it: &Value) -> Message {
-    it.str_at(&["$ref"]).map_or_else(|| within(1, &parameter(it)), reference)
+fn parameters_item(document: &Value) -> Message {
+    document.str_at(&["$ref"]).map_or_else(|| within(1, &parameter(document)), reference)
 }
 
 fn parameter(it: &Value) -> Message {
@@ -104,27 +104,27 @@ fn parameter(it: &Value) -> Message {
     }
 }
 
-fn schema(it: &Value) -> Message {
-    let mut out = SCHEMA.message(it);
-    if let Some(default) = it.get("default") {
+fn schema(document: &Value) -> Message {
+    let mut out = SCHEMA.message(document);
+    if let Some(default) = document.get("default") {
         out.message(5, &any(default));
     }
-    texts(&mut out, 19, it, "required");
-    for value in it.list("enum") {
+    texts(&mut out, 19, document, "required");
+    for value in document.list("enum") {
         out.message(20, &any(value));
     }
-    additional(&mut out, 21, it, schema);
-    if let Some(kind) = it.str_at(&["type"]) {
+    additional(&mut out, 21, document, schema);
+    if let Some(kind) = document.str_at(&["type"]) {
         let mut item = Message::default();
         item.text(1, kind);
         out.message(22, &item);
     }
-    if let Some(inner) = it.get("items") {
+    if let Some(inner) = document.get("items") {
         out.message(23, &within(1, &schema(inner)));
     }
-    if it.get("properties").is_some() {
-        out.message(25, &map(1, it, "properties", schema));
+    if document.get("properties").is_some() {
+        out.message(25, &map(1, document, "properties", schema));
     }
-    extensions(&mut out, 31, it);
+    extensions(&mut out, 31, document);
     out
 }

@@ -94,8 +94,8 @@ fn parameter(it: &Value) -> Message {
     out
 }
 
-fn schema_or_reference(it: &Value) -> Message {
-    it.str_at(&["$ref"]).map_or_else(|| within(1, &schema(it)), reference)
+fn schema_or_reference(document: &Value) -> Message {
+    document.str_at(&["$ref"]).map_or_else(|| within(1, &schema(document)), reference)
 }
 
 fn schema(it: &Value) -> Message {

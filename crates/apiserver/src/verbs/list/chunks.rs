@@ -9,16 +9,16 @@ use telemetry::logs::chain;
 use tracing::warn;
 
 use crate::wire::listing::AHEAD;
-use cache::stored::Served;
+use cache::stored::ServedObject;
 use cache::{Entry, View};
 
 /// Approximate size of a part of a long list, in bytes of objects.
 pub(super) const PART_BYTES: usize = 128 << 10;
-/// or this many objects, selected or not.
+/// Maximum number of objects that are read for a part, selected or not.
 pub(super) const PART_OBJECTS: usize = 256;
 
 /// Gets some objects, on a thread that may wait; none if that fails.
-pub(in super::super) type Fetch = Box<dyn FnOnce() -> Option<Vec<Entry>> + Send>;
+pub(in super::super) type FetchFn = Box<dyn FnOnce() -> Option<Vec<Entry>> + Send>;
 
 /// Source of the objects.
 #[derive(Clone)]
@@ -56,9 +56,9 @@ impl Clone for Pages {
 
 impl Chunks {
     /// The next objects; none at the end.
-    pub(in super::super) fn next(&mut self) -> Option<Fetch> {
+    pub(in super::super) fn next(&mut self) -> Option<FetchFn> {
         match self {
-            Chunks::View(view) => some(|| view.next_entry()).map(|some| -> Fetch { Box::new(|| Some(some)) }),
+            Chunks::View(view) => some(|| view.next_entry()).map(|some| -> FetchFn { Box::new(|| Some(some)) }),
             Chunks::Pages(pages) => match some(|| pages.first.pop_front()) {
                 Some(some) => Some(Box::new(|| Some(some))),
                 None => pages.next(),
@@ -90,7 +90,7 @@ impl Pages {
         Self { first: read.into(), after_key: Arc::new(Mutex::new(after_key)), ..self }
     }
 
-    fn next(&mut self) -> Option<Fetch> {
+    fn next(&mut self) -> Option<FetchFn> {
         let after_key = self.after_key.clone();
         after_key.lock().as_ref()?;
         let (store, range, revision) = (self.store.clone(), self.range.clone(), self.revision);
@@ -112,7 +112,8 @@ impl Pages {
             };
             let last = page.entries.last().map(|entry| entry.key.to_string());
             *after_key = last.filter(|_| page.remaining > 0);
-            let served = |entry: store::Entry| Some((entry.key, Arc::new(Served::new(&entry.value, entry.revision)?)));
+            let served =
+                |entry: store::Entry| Some((entry.key, Arc::new(ServedObject::new(&entry.value, entry.revision)?)));
             Some(page.entries.into_iter().filter_map(served).collect())
         }))
     }

@@ -1,7 +1,7 @@
 //! Long lists in protobuf.
 //!
 //! The length of the whole list precedes its items. So the objects are measured first; the length of each is
-//! cached with it, and the next list measures only changed objects.
+//! cached with it, and so is its message as far as memory allows: the next list encodes only changed objects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,14 +16,15 @@ use super::chunks::Chunks;
 use super::writer::Filter;
 use crate::resources::Resource;
 use crate::wire::body::Body;
-use crate::wire::listing::{Listing, Made, Measure, Parts, Work};
+use crate::wire::listing::{Listing, Measure, Parts, ResponsePart, Work};
 use crate::wire::protobuf::{item_type, put_item, put_item_of};
-use cache::stored::Served;
+use cache::encodings::Budget;
+use cache::stored::ServedObject;
 use registry::conversion;
 
 /// A long list.
 struct Messages {
-    shared: Arc<Shared>,
+    shared: Arc<SharedContext>,
     unmeasured: Chunks,
     chunks: Chunks,
     /// The message of the list without items, until it has been sent.
@@ -31,7 +32,7 @@ struct Messages {
     end: Vec<u8>,
 }
 
-struct Shared {
+struct SharedContext {
     resource: &'static Resource<'static>,
     version: String,
     /// Whether objects are shown in the version in which they are stored.
@@ -39,6 +40,8 @@ struct Shared {
     number: u16,
     item: &'static Type,
     filter: Arc<Filter>,
+    /// Limits the messages that are kept.
+    budget: Arc<Budget>,
     /// Total length of the measured items.
     bytes: AtomicUsize,
 }
@@ -59,13 +62,14 @@ pub(super) fn long(
     let document =
         api::json!({"kind": (kind.as_str()), "apiVersion": (api_version.as_str()), "metadata": (metadata.clone())});
     Writer::default().message(list, &document, &mut head);
-    let shared = Shared {
+    let shared = SharedContext {
         resource,
         version: version.clone(),
         is_stored: conversion::is_stored(resource, version),
         number,
         item,
         filter: filter.clone(),
+        budget: call.server.cache.encodings().clone(),
         bytes: AtomicUsize::new(0),
     };
     let (_, end) = envelope_around(&api_version, &kind, 0);
@@ -74,9 +78,21 @@ pub(super) fn long(
     Some(Body::Listing(Box::new(Listing::new(messages, bytes))))
 }
 
-impl Shared {
+impl SharedContext {
     /// Appends an object as an item.
-    fn put(&self, object: &Served, out: &mut Vec<u8>) {
+    fn put(&self, object: &ServedObject, out: &mut Vec<u8>) {
+        if !self.is_stored {
+            return self.encode(object, out);
+        }
+        if let Some(message) = object.message() {
+            return out.extend_from_slice(message);
+        }
+        let start = out.len();
+        self.encode(object, out);
+        object.keep_message(out.get(start..).unwrap_or_default(), &self.budget);
+    }
+
+    fn encode(&self, object: &ServedObject, out: &mut Vec<u8>) {
         if self.is_stored && put_item(self.number, self.item, &object.json, out).is_some() {
             return;
         }
@@ -86,13 +102,13 @@ impl Shared {
     }
 
     /// Length of an object as an item.
-    fn length(&self, object: &Served, room: &mut Vec<u8>) -> usize {
-        let mut measure = || {
-            room.clear();
-            self.put(object, room);
-            room.len()
+    fn length(&self, object: &ServedObject) -> usize {
+        let encode = || {
+            let mut message = Vec::with_capacity(object.json.len());
+            self.encode(object, &mut message);
+            message
         };
-        if self.is_stored { object.message_bytes(measure) } else { measure() }
+        if self.is_stored { object.message_bytes(&self.budget, encode) } else { encode().len() }
     }
 }
 
@@ -101,9 +117,8 @@ impl Parts for Messages {
         let (fetch, shared) = (self.unmeasured.next()?, self.shared.clone());
         Some(Box::new(move || {
             let Some(objects) = fetch() else { return false };
-            let mut room = Vec::new();
             let selected = objects.iter().filter(|(key, object)| shared.filter.selects(key, object));
-            let bytes = selected.map(|(_, object)| shared.length(object, &mut room)).fold(0, usize::saturating_add);
+            let bytes = selected.map(|(_, object)| shared.length(object)).fold(0, usize::saturating_add);
             shared.bytes.fetch_add(bytes, Ordering::Relaxed);
             true
         }))
@@ -115,16 +130,17 @@ impl Parts for Messages {
             let api_version = self.shared.resource.api_version(&self.shared.version);
             let (mut start, _) = envelope_around(&api_version, &self.shared.resource.list_kind(), length);
             start.extend(head);
-            return Some(Box::new(move || Some(Made::plain(start))));
+            return Some(Box::new(move || Some(ResponsePart::plain(start))));
         }
         let (fetch, shared) = (self.chunks.next()?, self.shared.clone());
         Some(Box::new(move || {
             let objects = fetch()?;
-            let mut out = Vec::new();
+            let length = objects.iter().map(|(_, object)| object.json.len()).fold(0, usize::saturating_add);
+            let mut out = Vec::with_capacity(length);
             for (_, object) in objects.iter().filter(|(key, object)| shared.filter.selects(key, object)) {
                 shared.put(object, &mut out);
             }
-            Some(Made::plain(out))
+            Some(ResponsePart::plain(out))
         }))
     }
 

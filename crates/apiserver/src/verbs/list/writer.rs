@@ -12,13 +12,13 @@ use bytes::Bytes;
 use super::super::{Call, Selection, convert, partial_metadata};
 use super::chunks::{Chunks, PART_BYTES};
 use crate::custom::rows::Row;
-use crate::custom::serving::Serving;
+use crate::custom::serving::ServedVersion;
 use crate::resources::Resource;
 use crate::verbs::tables::{self, Rows};
 use crate::wire::body::Body;
-use crate::wire::listing::{Listing, Made, Parts, Work};
+use crate::wire::listing::{Listing, Parts, ResponsePart, Work};
 use crate::wire::negotiation::Form;
-use cache::stored::Served;
+use cache::stored::ServedObject;
 use registry::conversion;
 
 /// Selection of the objects to show.
@@ -43,7 +43,7 @@ impl Filter {
         Self { range: String::new(), selection: Selection::default() }
     }
 
-    pub(super) fn selects(&self, key: &str, object: &Served) -> bool {
+    pub(super) fn selects(&self, key: &str, object: &ServedObject) -> bool {
         key.starts_with(&self.range) && self.selection.matches_served(key, object)
     }
 }
@@ -63,7 +63,7 @@ enum Item {
     Stored(String),
     /// In another version.
     Converted(Row, String),
-    Custom(Arc<Serving>),
+    Custom(Arc<ServedVersion>),
     /// Metadata, with the version of the form. For some objects, a part is hidden.
     Metadata {
         version: &'static str,
@@ -110,7 +110,7 @@ impl Writer {
         Self { item, head, tail: "}\n".to_owned(), empty, is_yaml: false }
     }
 
-    /// Keys are sorted, so that most of what is known of the list stands behind the items.
+    /// Keys are sorted, so that most fields of the list follow its items.
     fn yaml(item: Item, resource: &Resource<'_>, version: &str, metadata: Object) -> Self {
         let mut tail = api::json!({"kind": (resource.list_kind()), "metadata": metadata});
         tail.sort_keys();
@@ -124,7 +124,7 @@ impl Writer {
     }
 
     /// The whole list.
-    pub(super) fn whole<'o>(&self, objects: impl Iterator<Item = &'o Served>) -> Body {
+    pub(super) fn whole<'o>(&self, objects: impl Iterator<Item = &'o ServedObject>) -> Body {
         let mut text = self.head.clone().into_bytes();
         let [open, close, empty] = self.brackets();
         let start = text.len();
@@ -150,7 +150,7 @@ impl Writer {
     }
 
     /// Appends an item.
-    fn write(&self, text: &mut Vec<u8>, object: &Served) {
+    fn write(&self, text: &mut Vec<u8>, object: &ServedObject) {
         if self.is_yaml {
             let mut item = Vec::new();
             self.write_json(&mut item, object);
@@ -163,7 +163,7 @@ impl Writer {
         }
     }
 
-    fn write_json(&self, text: &mut Vec<u8>, object: &Served) {
+    fn write_json(&self, text: &mut Vec<u8>, object: &ServedObject) {
         match &self.item {
             Item::Stored(type_fields) => {
                 text.push(b'{');
@@ -201,7 +201,7 @@ impl Writer {
     /// A long list, which is made while it is sent.
     pub(super) fn long(self, chunks: Chunks, filter: Arc<Filter>, bytes: usize) -> Body {
         let head = Some(self.head.clone());
-        let shared = Arc::new(Shared { writer: self, filter });
+        let shared = Arc::new(SharedWriter { writer: self, filter });
         Body::Listing(Box::new(Listing::new(ListRendering { shared, chunks, head }, bytes)))
     }
 }
@@ -217,12 +217,12 @@ fn type_fields(kind: &str, api_version: &str) -> String {
 
 /// A long list.
 struct ListRendering {
-    shared: Arc<Shared>,
+    shared: Arc<SharedWriter>,
     chunks: Chunks,
     head: Option<String>,
 }
 
-struct Shared {
+struct SharedWriter {
     writer: Writer,
     filter: Arc<Filter>,
 }
@@ -230,7 +230,7 @@ struct Shared {
 impl Parts for ListRendering {
     fn next(&mut self) -> Option<Work> {
         if let Some(head) = self.head.take() {
-            return Some(Box::new(move || Some(Made::plain(head))));
+            return Some(Box::new(move || Some(ResponsePart::plain(head))));
         }
         let (fetch, shared) = (self.chunks.next()?, self.shared.clone());
         Some(Box::new(move || {
@@ -245,7 +245,7 @@ impl Parts for ListRendering {
             }
             let separator = usize::from(!shared.writer.is_yaml);
             let items = (!text.is_empty()).then_some(separator);
-            Some(Made { bytes: text.into(), items })
+            Some(ResponsePart { bytes: text.into(), items })
         }))
     }
 

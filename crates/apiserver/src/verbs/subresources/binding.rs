@@ -58,19 +58,8 @@ pub(in crate::verbs) async fn bind(call: &Call<'_>) -> Result<Answer> {
     }
     call.server.admission.validate(&Attributes { object: Some(&binding), ..attributes }).await?;
     let target = Target { name: name.clone(), resource: "pods".to_owned(), ..call.target.clone() };
-    let pod_call = Call {
-        row: &Row::BuiltIn(pods),
-        server: call.server,
-        target: &target,
-        resource: pods,
-        query: call.query,
-        headers: call.headers,
-        user: call.user,
-        body: call.body.clone(),
-        accepted: call.accepted.clone(),
-        upgrade: None,
-        parts: None,
-    };
+    let row = Row::BuiltIn(pods);
+    let pod_call = call.about(&row, pods, &target);
     let uid = metadata::text(&binding, "uid").to_owned();
     let labels = topology_labels(call, &node);
     modify(&pod_call, dry_run, |pod| {

@@ -6,7 +6,7 @@ use api::well_known::CONDITION_DISRUPTION_TARGET;
 use super::super::Call;
 use super::super::create::{check_namespace, normalize};
 use super::super::delete::{DeleteOptions, delete_object};
-use super::super::modify::{Decision, Done, modify};
+use super::super::modify::{Decision, ModifyResult, modify};
 use super::super::ownership;
 use crate::admission::{Attributes, Operation};
 use crate::custom::rows::Row;
@@ -69,7 +69,7 @@ pub(super) async fn evict(call: &Call<'_>) -> Result<Answer> {
 async fn delete(call: &Call<'_>, mut options: DeleteOptions) -> Result<()> {
     if !options.dry_run {
         let marked = mark(call, &options).await?;
-        if let (Some(version), Done::Stored(marked)) = (&mut options.version, marked) {
+        if let (Some(version), ModifyResult::Stored(marked)) = (&mut options.version, marked) {
             *version = marked.revision.to_string();
         }
     }
@@ -133,19 +133,8 @@ async fn spend(call: &Call<'_>, budget: &Value, pod: &str, dry_run: bool) -> Res
         subresource: "status".to_owned(),
         ..call.target.clone()
     };
-    let budget_call = Call {
-        row: &Row::BuiltIn(budgets),
-        server: call.server,
-        target: &target,
-        resource: budgets,
-        query: call.query,
-        headers: call.headers,
-        user: call.user,
-        body: call.body.clone(),
-        accepted: call.accepted.clone(),
-        upgrade: None,
-        parts: None,
-    };
+    let row = Row::BuiltIn(budgets);
+    let budget_call = call.about(&row, budgets, &target);
     modify(&budget_call, dry_run, |budget| {
         let number = |path: &[&str]| budget.int_at(path);
         let name = &target.name;
@@ -210,7 +199,7 @@ fn exhausted(conditions: &mut Value, generation: i64, now: &str) {
 }
 
 /// Sets the pod's condition.
-async fn mark(call: &Call<'_>, options: &DeleteOptions) -> Result<Done> {
+async fn mark(call: &Call<'_>, options: &DeleteOptions) -> Result<ModifyResult> {
     modify(call, false, |pod| {
         options.check_preconditions(call, pod)?;
         if metadata::is_deleting(pod) {

@@ -74,6 +74,7 @@ pub(super) async fn proxy(call: &Call<'_>) -> Result<Answer> {
         let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         return Ok(Answer::bytes(301, "", "").with_header(LOCATION, format!("{}/{query}", parts.uri.path())));
     }
+    let charge = call.server.charge_exchange(&call.user.name)?;
     let is_upgrade = is_upgrade(call.headers);
     let unavailable = |why: String| Failure::new(503, "ServiceUnavailable", why);
     let failed = |why: String| match is_upgrade {
@@ -102,9 +103,9 @@ pub(super) async fn proxy(call: &Call<'_>) -> Result<Answer> {
     if is_upgrade {
         let now = tokio::time::Instant::now();
         let deadline = now.checked_add(TIMEOUT).unwrap_or(now);
-        return call.server.pass_upgrade(call.upgrade.clone(), exchange, deadline).map_err(unavailable);
+        return call.server.pass_upgrade(call.upgrade.clone(), exchange, deadline, charge).map_err(unavailable);
     }
-    Ok(call.server.pass_back(exchange, None))
+    Ok(call.server.pass_back(exchange, None, charge))
 }
 
 async fn to_agent(

@@ -2,13 +2,13 @@
 
 use api::json::{Object, Value};
 use api::meta::v1::LabelSelector;
-use api::types::GivenEmpty;
+use api::types::EmptyPositions;
 use futures::future::BoxFuture;
 
 use super::super::create::check_namespace;
-use super::super::modify::{Decision, Done, Proposal, modify};
+use super::super::modify::{Decision, ModifyResult, Proposal, modify};
 use super::super::patch::{keep_kind, kind_of, unfit_as};
-use super::super::update::{BasedOn, Change, Tracking, change, check_name, wrong_uid};
+use super::super::update::{Change, Preconditions, Tracking, change, check_name, wrong_uid};
 use super::super::{Call, apply, ownership};
 use crate::admission::{Attributes, Operation};
 use crate::verbs::tables;
@@ -17,7 +17,7 @@ use crate::wire::negotiation::Form;
 use crate::wire::payload::{self, FieldValidation, Payload};
 use crate::wire::status::{Failure, Result};
 use api::metadata;
-use patching::apply::{Element, Single, Write, to_parent, to_scale};
+use patching::apply::{Element, SingleKind, Write, to_parent, to_scale};
 use patching::patch::{PatchType, json_patch, merge_patch, sort_touched, strategic_merge_patch};
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Answer> {
@@ -173,7 +173,7 @@ fn updated(manager: &str, now: &str, old: &Value, scale: Value) -> ScaleWithOwne
 }
 
 fn write<'a>(manager: &'a str, now: &'a str) -> Write<'a> {
-    static VERSIONS: Single = Single::new("Scale");
+    static VERSIONS: SingleKind = SingleKind::new("Scale");
     let (api_version, kind, subresource) = ("autoscaling/v1", "Scale", "scale");
     Write { versions: &VERSIONS, api_version, kind, subresource, manager, now }
 }
@@ -203,11 +203,11 @@ async fn set(call: &Call<'_>, mut new: impl FnMut(&Value, &str) -> Result<ScaleW
     })
     .await?;
     Ok(match done {
-        Done::Stored(object) => {
+        ModifyResult::Stored(object) => {
             let converted = call.converted(&object).await?;
             Answer::json(200, &scale_of(call, &call.decode(&converted))?)
         }
-        Done::Deleted(value) | Done::Dry(value) => Answer::json(200, &scale_of(call, &value)?),
+        ModifyResult::Deleted(value) | ModifyResult::Dry(value) => Answer::json(200, &scale_of(call, &value)?),
     })
 }
 
@@ -235,8 +235,8 @@ impl Proposal for ScaleChange {
             call.server.admission.mutate(&attributes, &mut scale).await?;
             metadata::remove(&mut scale, "managedFields");
             let object = scaled(call, old, &scale, managed_fields.as_ref())?;
-            let (given_empty, subresource, tracking) = (GivenEmpty::default(), "", Tracking::Done);
-            let based_on = BasedOn::of(call, &object);
+            let (given_empty, subresource, tracking) = (EmptyPositions::default(), "", Tracking::Done);
+            let based_on = Preconditions::of(call, &object);
             let change_ = Change { object, given_empty, based_on, subresource, tracking, dry_run, is_whole: false };
             let decision = change(call, change_, old).await?;
             // Kubernetes: validating admission sees the numbers of the objects before and after, without owners.

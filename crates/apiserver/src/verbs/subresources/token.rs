@@ -10,7 +10,7 @@ use super::super::ownership;
 use super::super::reviews::texts;
 use super::Call;
 use crate::admission::{Attributes, Operation};
-use crate::identity::service_accounts::{Bound, Lifetime, Reference};
+use crate::identity::service_accounts::{BoundObjects, Lifetime, Reference};
 use crate::resources::{self, Resource};
 use crate::wire::answer::Answer;
 use crate::wire::payload::{self, FieldValidation};
@@ -26,7 +26,7 @@ const SECONDS_MIN: i64 = 600;
 const SECONDS_MAX: i64 = 1 << 32;
 /// Lifetime that the kubelet requests on behalf of old clients that do not reload a token.
 const WARN_SECONDS: i64 = 3607;
-/// and what it gets.
+/// Lifetime of the token that is issued for such a request.
 const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 
 pub(super) async fn create(call: &Call<'_>) -> Result<Answer> {
@@ -140,8 +140,8 @@ fn conflict(group: &str, kind: &str, name: &str, why: &str) -> Box<Failure> {
 }
 
 /// Returns the objects that the token is bound to, as they exist now.
-fn bind(call: &Call<'_>, request: &Value, account: &str) -> Result<Bound> {
-    let mut bound = Bound::default();
+fn bind(call: &Call<'_>, request: &Value, account: &str) -> Result<BoundObjects> {
+    let mut bound = BoundObjects::default();
     let Some(reference) = request.at(&["spec", "boundObjectRef"]).filter(|it| !it.is_null()) else {
         return Ok(bound);
     };

@@ -6,7 +6,7 @@ use api::json::{Object, Value};
 use registry::custom_resource::printer_columns::{Columns, Request as Cells};
 
 use super::put_object;
-use crate::custom::serving::Serving;
+use crate::custom::serving::ServedVersion;
 use crate::state::Server;
 use crate::wire::heavy;
 use crate::wire::request::Query;
@@ -30,7 +30,7 @@ pub(crate) struct Table {
 /// Renders custom resources as a `Table`; column definitions are included only on request.
 pub(crate) fn of(
     server: &Server,
-    serving: &Serving,
+    serving: &ServedVersion,
     query: &Query,
     version: &str,
     objects: impl Iterator<Item = Value>,
@@ -61,7 +61,13 @@ pub(crate) fn of(
 }
 
 /// The table that a bookmark holds.
-pub(crate) fn bookmark(serving: &Serving, version: &str, list_metadata: Object, row: Value, first: bool) -> Value {
+pub(crate) fn bookmark(
+    serving: &ServedVersion,
+    version: &str,
+    list_metadata: Object,
+    row: Value,
+    first: bool,
+) -> Value {
     table(version, list_metadata, first.then(|| serving.columns()), vec![row])
 }
 

@@ -1,29 +1,35 @@
 //! Rows of tables, written straight from the text of the objects: only what their cells need is read.
 
+use api::age::human_duration;
 use api::json::{self, Value};
 use api::time::Timestamp;
-use registry::printers::Printer;
+use registry::printers::{LastingCells, Printer};
 
 use super::conditions;
 use crate::custom::rows::Row;
 use crate::resources::Resource;
 use crate::verbs::{Call, partial_metadata};
 use cache::Entry;
-use cache::stored::Served;
+use cache::encodings::Row as KeptRow;
+use cache::stored::ServedObject;
 
 /// Writer of the rows of a list.
 pub(crate) struct Rows {
     printer: Printer,
     row: Row,
-    include: Include,
+    include: IncludeObjectPolicy,
     version: &'static str,
     /// The class that claims get which name none.
     default_class: Option<String>,
     now: Timestamp,
+    /// Whether not all metadata is shown.
+    is_partly_hidden: bool,
+    /// Whether rows are kept with their objects.
+    keeps: bool,
 }
 
 /// The part of its object that a row contains.
-enum Include {
+enum IncludeObjectPolicy {
     Nothing,
     Metadata,
     Object,
@@ -33,14 +39,24 @@ impl Rows {
     /// Creates the writer of a request.
     pub(crate) fn of(call: &Call<'_>) -> Self {
         let include = match call.query.get("includeObject") {
-            "None" => Include::Nothing,
-            "Object" => Include::Object,
-            _ => Include::Metadata,
+            "None" => IncludeObjectPolicy::Nothing,
+            "Object" => IncludeObjectPolicy::Object,
+            _ => IncludeObjectPolicy::Metadata,
         };
         let printer = call.resource.printer;
         let is_class = (call.resource.group, call.resource.plural) == ("storage.k8s.io", "storageclasses");
         let default_class = is_class.then(|| default_class(call)).flatten();
-        Self { printer, row: call.row.clone(), include, version: call.accepted.version, default_class, now: call.now() }
+        Self {
+            printer,
+            row: call.row.clone(),
+            include,
+            version: call.accepted.version,
+            default_class,
+            now: call.now(),
+            is_partly_hidden: call.resource.kind == "DaemonSet",
+            // A row of a class depends on other classes.
+            keeps: !is_class,
+        }
     }
 
     /// Whether the rows of an empty list are `null`.
@@ -49,12 +65,42 @@ impl Rows {
     }
 
     /// Appends a row.
-    pub(crate) fn write(&self, text: &mut Vec<u8>, served: &Served) {
+    pub(crate) fn write(&self, text: &mut Vec<u8>, served: &ServedObject) {
+        match served.row().filter(|_| self.keeps) {
+            Some(row) => self.write_kept(text, row),
+            None => self.write_cells(text, served),
+        }
+        self.write_object(text, served);
+        text.push(b'}');
+    }
+
+    /// Appends a row that was kept, up to its object.
+    fn write_kept(&self, text: &mut Vec<u8>, row: &KeptRow) {
+        text.extend_from_slice(row.start.as_bytes());
+        if let Some(created) = row.created {
+            let mut age = String::with_capacity(16);
+            json::write_string(&mut age, &human_duration(self.now.seconds.saturating_sub(created)));
+            text.extend_from_slice(age.as_bytes());
+        }
+        text.extend_from_slice(row.end.as_bytes());
+    }
+
+    /// Appends a row up to its object, and keeps it if it does not change with time.
+    fn write_cells(&self, text: &mut Vec<u8>, served: &ServedObject) {
         // No cell shows managed fields, which are often half of the object.
         let (before, after) = served.around_managed_fields();
         // What was encoded here can be read again.
         let read = [before, after].concat();
         let object = json::parse_without(&read, &self.printer.unread).unwrap_or_default();
+        let conditions = conditions(&self.row.resource(), &object);
+        if self.keeps
+            && let Some(cells) = self.printer.lasting_cells(&object)
+        {
+            let row = kept(&cells, conditions.as_ref());
+            self.write_kept(text, &row);
+            served.keep_row(row);
+            return;
+        }
         let mut row = String::with_capacity(512);
         row.push_str("{\"cells\":");
         let mut cells = (self.printer.cells)(&object, self.now);
@@ -64,32 +110,56 @@ impl Rows {
             *name = format!("{default} (default)").into();
         }
         json::write_value(&mut row, &Value::Array(cells));
-        if let Some(conditions) = conditions(&self.row.resource(), &object) {
-            row.push_str(",\"conditions\":");
-            json::write_value(&mut row, &conditions);
-        }
-        row.push_str(",\"object\":");
-        match self.include {
-            Include::Nothing => row.push_str("null"),
-            Include::Object => row.push_str(&String::from_utf8_lossy(&served.json)),
-            // For these, not all metadata is shown.
-            Include::Metadata if self.row.resource().kind == "DaemonSet" => {
-                json::write_value(&mut row, &partial_metadata(&served.decode(), self.version));
-            }
-            Include::Metadata => match served.metadata().and_then(|metadata| std::str::from_utf8(metadata).ok()) {
-                Some(metadata) => {
-                    row.push_str("{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
-                    row.push_str(self.version);
-                    row.push_str("\",\"metadata\":");
-                    row.push_str(metadata);
-                    row.push('}');
-                }
-                None => json::write_value(&mut row, &partial_metadata(&served.decode(), self.version)),
-            },
-        }
-        row.push('}');
+        end(&mut row, conditions.as_ref());
         text.extend_from_slice(row.as_bytes());
     }
+
+    fn write_object(&self, text: &mut Vec<u8>, served: &ServedObject) {
+        match self.include {
+            IncludeObjectPolicy::Nothing => text.extend_from_slice(b"null"),
+            IncludeObjectPolicy::Object => text.extend_from_slice(&served.json),
+            IncludeObjectPolicy::Metadata => match served.metadata().filter(|_| !self.is_partly_hidden) {
+                Some(metadata) => {
+                    text.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
+                    text.extend_from_slice(self.version.as_bytes());
+                    text.extend_from_slice(b"\",\"metadata\":");
+                    text.extend_from_slice(metadata);
+                    text.push(b'}');
+                }
+                None => {
+                    let metadata = partial_metadata(&served.decode(), self.version);
+                    text.extend_from_slice(json::to_string(&metadata).as_bytes());
+                }
+            },
+        }
+    }
+}
+
+/// The row to keep.
+fn kept(cells: &LastingCells, conditions: Option<&Value>) -> KeptRow {
+    let (mut start, mut rest) = (String::from("{\"cells\":["), String::new());
+    let (age_at, created) = cells.age.unzip();
+    for (index, cell) in cells.cells.iter().enumerate() {
+        let text = if age_at.is_none_or(|at| index <= at) { &mut start } else { &mut rest };
+        if index > 0 {
+            text.push(',');
+        }
+        if age_at != Some(index) {
+            json::write_value(text, cell);
+        }
+    }
+    rest.push(']');
+    end(&mut rest, conditions);
+    KeptRow { start: start.into(), created, end: rest.into() }
+}
+
+/// Appends what follows the cells, up to the object.
+fn end(row: &mut String, conditions: Option<&Value>) {
+    if let Some(conditions) = conditions {
+        row.push_str(",\"conditions\":");
+        json::write_value(row, conditions);
+    }
+    row.push_str(",\"object\":");
 }
 
 /// The class that claims get which name none, if there is one.

@@ -79,7 +79,7 @@ fn read(file: &str, agent: &str) -> Vec<Exchange> {
 }
 
 fn cases(exchanges: Vec<Exchange>) -> Vec<Value> {
-    let mut known = Recorded::default();
+    let mut known = RecordedVersions::default();
     for (place, exchange) in exchanges.iter().enumerate() {
         known.learn(place, exchange);
     }
@@ -89,11 +89,11 @@ fn cases(exchanges: Vec<Exchange>) -> Vec<Value> {
 
 /// All states of objects that a recording shows.
 #[derive(Default)]
-struct Recorded {
+struct RecordedVersions {
     versions: BTreeMap<Name, Vec<Version>>,
 }
 
-impl Recorded {
+impl RecordedVersions {
     fn learn(&mut self, place: usize, exchange: &Exchange) {
         let mut found = body(&exchange.response).map(|body| objects(&body)).unwrap_or_default();
         for event in exchange.response["events"].as_array().into_iter().flatten() {

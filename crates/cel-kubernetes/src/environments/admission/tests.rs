@@ -19,37 +19,42 @@ fn document(text: &str) -> json::Value {
 const SCOPE: Scope = Scope { params: true, authorizer: true, patch_types: true };
 
 #[track_caller]
-fn rejects(expression: &str, yields: Yields, scope: Scope, wanted: &str) {
+fn rejects(expression: &str, yields: ResultKind, scope: Scope, wanted: &str) {
     let error = compiler().compile(expression, yields, scope).unwrap_err().to_string();
     assert!(error.starts_with(wanted), "{expression}: {error}");
 }
 
 #[test]
 fn results_must_have_the_wanted_type() {
-    rejects("1", Yields::Bool, SCOPE, "must evaluate to bool but got int");
-    rejects("[true]", Yields::Bool, SCOPE, "must evaluate to bool but got list(bool)");
-    rejects("object.x", Yields::String, SCOPE, "must evaluate to string but got dyn");
-    rejects("1", Yields::StringOrNull, SCOPE, "must evaluate to one of [string null_type] but got int");
-    rejects("[Object{}]", Yields::Object, SCOPE, "must evaluate to Object but got list(Object)");
-    rejects("[]", Yields::JsonPatch, SCOPE, "must evaluate to list(JSONPatch) but got list(dyn)");
-    rejects("Object.spec{}", Yields::Object, SCOPE, "must evaluate to Object but got Object.spec");
+    rejects("1", ResultKind::Bool, SCOPE, "must evaluate to bool but got int");
+    rejects("[true]", ResultKind::Bool, SCOPE, "must evaluate to bool but got list(bool)");
+    rejects("object.x", ResultKind::String, SCOPE, "must evaluate to string but got dyn");
+    rejects("1", ResultKind::StringOrNull, SCOPE, "must evaluate to one of [string null_type] but got int");
+    rejects("[Object{}]", ResultKind::Object, SCOPE, "must evaluate to Object but got list(Object)");
+    rejects("[]", ResultKind::JsonPatch, SCOPE, "must evaluate to list(JSONPatch) but got list(dyn)");
+    rejects("Object.spec{}", ResultKind::Object, SCOPE, "must evaluate to Object but got Object.spec");
 }
 
 #[test]
 fn scopes_limit_the_variables() {
     let none = Scope::default();
-    rejects("params.x", Yields::Bool, none, "compilation failed: ERROR: <input>:1:1: undeclared reference to 'params'");
-    rejects("variables.x", Yields::Bool, SCOPE, "compilation failed: ERROR: <input>:1:1: undeclared reference");
+    rejects(
+        "params.x",
+        ResultKind::Bool,
+        none,
+        "compilation failed: ERROR: <input>:1:1: undeclared reference to 'params'",
+    );
+    rejects("variables.x", ResultKind::Bool, SCOPE, "compilation failed: ERROR: <input>:1:1: undeclared reference");
     rejects(
         "Object{}",
-        Yields::Anything,
+        ResultKind::Anything,
         none,
         "compilation failed: ERROR: <input>:1:7: undeclared reference to 'Object'",
     );
-    rejects("authorizer.path('/')", Yields::Anything, none, "compilation failed: ERROR: <input>:1:1: undeclared");
+    rejects("authorizer.path('/')", ResultKind::Anything, none, "compilation failed: ERROR: <input>:1:1: undeclared");
     rejects(
         "[JSONPatch{op: 'add', path: 1}]",
-        Yields::JsonPatch,
+        ResultKind::JsonPatch,
         SCOPE,
         "compilation failed: ERROR: <input>:1:27: expected type of field 'path' is 'string' but provided type is 'int'",
     );
@@ -64,7 +69,7 @@ fn eval(variables: &[(&str, &str)], expression: &str) -> String {
         .iter()
         .map(|(name, expression)| Variable { name: (*name).into(), program: policy.add_variable(name, expression) })
         .collect();
-    let program = policy.compile(expression, Yields::Anything, true, true).unwrap();
+    let program = policy.compile(expression, ResultKind::Anything, true, true).unwrap();
     let object = document(r#"{"metadata":{"name":"x"},"data":{"a":"1"}}"#);
     let request = document(r#"{"operation":"CREATE","userInfo":{"username":"u"}}"#);
     let documents = Documents { object: Some(&object), request: Some(&request), ..Documents::default() };
@@ -116,7 +121,7 @@ fn absent_documents_are_null() {
 fn budgets_end_a_set_of_expressions() {
     let compiler = compiler();
     let program = compiler
-        .compile("lists.range(3000).all(x, lists.range(3000).all(y, x + y >= 0))", Yields::Bool, SCOPE)
+        .compile("lists.range(3000).all(x, lists.range(3000).all(y, x + y >= 0))", ResultKind::Bool, SCOPE)
         .unwrap();
     let input = Input::new(Documents::default(), &[]);
     let mut budget = 1_500_000;
@@ -127,14 +132,14 @@ fn budgets_end_a_set_of_expressions() {
 }
 
 #[track_caller]
-fn patched(expression: &str, yields: Yields) -> String {
+fn patched(expression: &str, yields: ResultKind) -> String {
     let compiler = compiler();
     let program = compiler.compile(expression, yields, SCOPE).unwrap();
     let object = document(r#"{"metadata":{"labels":{"a":"b"}},"data":{"a":"1"}}"#);
     let input = Input::new(Documents { object: Some(&object), ..Documents::default() }, &[]);
     let value = input.eval(&program, &mut POLICY_COST_MAX.clone()).unwrap();
     let result = match yields {
-        Yields::Object => applied_object(&value).map(|object| json::to_string(&object)),
+        ResultKind::Object => applied_object(&value).map(|object| json::to_string(&object)),
         _ => patch_operations(&value).map(|operations| json::to_string(&json::Value::Array(operations))),
     };
     result.unwrap_or_else(|why| why)
@@ -143,17 +148,17 @@ fn patched(expression: &str, yields: Yields) -> String {
 #[test]
 fn objects_and_patches_become_documents() {
     let object = "Object{metadata: Object.metadata{labels: object.metadata.labels}, spec: Object.spec{n: 1, ?m: optional.none()}}";
-    assert_eq!(patched(object, Yields::Object), r#"{"metadata":{"labels":{"a":"b"}},"spec":{"n":1}}"#);
+    assert_eq!(patched(object, ResultKind::Object), r#"{"metadata":{"labels":{"a":"b"}},"spec":{"n":1}}"#);
     assert_eq!(
-        patched("Object{metadata: Object.spec{}}", Yields::Object),
+        patched("Object{metadata: Object.spec{}}", ResultKind::Object),
         "type mismatch: unexpected type name \"Object.spec\", expected \"Object.metadata\", \
          which matches field name path from root Object type"
     );
-    assert_eq!(patched("Object{list: [Object.list{a: 'x'}]}", Yields::Object), r#"{"list":[{"a":"x"}]}"#);
+    assert_eq!(patched("Object{list: [Object.list{a: 'x'}]}", ResultKind::Object), r#"{"list":[{"a":"x"}]}"#);
     let patch = "[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b~c'), value: 2.0}] + \
                  object.data.map(k, JSONPatch{op: 'copy', from: '/a', path: '/' + k})";
     assert_eq!(
-        patched(patch, Yields::JsonPatch),
+        patched(patch, ResultKind::JsonPatch),
         r#"[{"op":"add","path":"/metadata/labels/a~1b~0c","value":2},{"op":"copy","path":"/a","from":"/a"}]"#
     );
 }
@@ -185,7 +190,7 @@ fn authorize(expression: &str, expected: &str, asked: &str) {
     let check = ResourceCheck { resource: "pods".to_owned(), namespace: "n".to_owned(), ..ResourceCheck::default() };
     let authorizer =
         (authorizer_value(recorder.clone(), user.clone()), request_resource_value(recorder.clone(), user, check));
-    let program = compiler().compile(expression, Yields::Anything, SCOPE).unwrap();
+    let program = compiler().compile(expression, ResultKind::Anything, SCOPE).unwrap();
     let input = Input::new(Documents { authorizer: Some(authorizer), ..Documents::default() }, &[]);
     let found = match input.eval(&program, &mut POLICY_COST_MAX.clone()) {
         Ok(value) => value.to_string(),

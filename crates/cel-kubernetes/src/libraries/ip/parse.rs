@@ -23,14 +23,14 @@ impl fmt::Display for AddressError<'_> {
     }
 }
 
-type Parsed<'t, T> = Result<T, AddressError<'t>>;
+type ParseResult<'t, T> = Result<T, AddressError<'t>>;
 
-fn error<'t, T>(text: &'t str, message: &'static str, at: &'t str) -> Parsed<'t, T> {
+fn error<'t, T>(text: &'t str, message: &'static str, at: &'t str) -> ParseResult<'t, T> {
     Err(AddressError { text, message, at })
 }
 
 /// The address that a text means, and whether it names a zone.
-pub(crate) fn parse_address(text: &str) -> Parsed<'_, (IpAddr, bool)> {
+pub(crate) fn parse_address(text: &str) -> ParseResult<'_, (IpAddr, bool)> {
     match text.bytes().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
         Some(b'.') => Ok((IpAddr::V4(parse_v4(text, text)?), false)),
         Some(b':') => parse_v6(text).map(|(address, has_zone)| (IpAddr::V6(address), has_zone)),
@@ -45,7 +45,7 @@ pub(crate) fn is_mapped(address: IpAddr) -> bool {
 }
 
 /// `part` of `text` is an IPv4 address.
-fn parse_v4<'t>(text: &'t str, part: &'t str) -> Parsed<'t, Ipv4Addr> {
+fn parse_v4<'t>(text: &'t str, part: &'t str) -> ParseResult<'t, Ipv4Addr> {
     let mut octets = [0_u8; 4];
     let mut complete = octets.iter_mut();
     let mut octet: Option<u8> = None;
@@ -83,7 +83,7 @@ fn parse_v4<'t>(text: &'t str, part: &'t str) -> Parsed<'t, Ipv4Addr> {
     Ok(Ipv4Addr::from(octets))
 }
 
-fn parse_v6(text: &str) -> Parsed<'_, (Ipv6Addr, bool)> {
+fn parse_v6(text: &str) -> ParseResult<'_, (Ipv6Addr, bool)> {
     let (mut rest, zone) = text.split_once('%').map_or((text, None), |(rest, zone)| (rest, Some(zone)));
     if zone == Some("") {
         return error(text, "zone must be a non-empty string", "");

@@ -6,7 +6,7 @@
 use std::cmp::Ordering;
 
 use cel::env::PartialFunction;
-use cel::value::{Drawn, Duration, Failing, Shape, Unknown, Value, Verdict};
+use cel::value::{Duration, FailureChance, PartialList, Shape, UnknownValue, Value, Verdict};
 
 pub(super) const FUNCTIONS: &[(&str, PartialFunction)] = &[
     ("min", |operands| extreme(operands, Ordering::Less)),
@@ -16,7 +16,7 @@ pub(super) const FUNCTIONS: &[(&str, PartialFunction)] = &[
     ("includes", includes),
 ];
 
-fn drawn<'o, 'v>(operands: &'o [Value<'v>]) -> Option<&'o Drawn<'v>> {
+fn drawn<'o, 'v>(operands: &'o [Value<'v>]) -> Option<&'o PartialList<'v>> {
     match operands.first() {
         Some(Value::Unknown(unknown)) => unknown.as_drawn(),
         _ => None,
@@ -67,7 +67,9 @@ fn or_error(value: Value<'_>) -> Value<'_> {
         Value::Unknown(unknown) => unknown.shape().cloned(),
         value => Some(Shape::OneOf(vec![value.clone()])),
     };
-    Value::Unknown(shape.map_or_else(Unknown::anything_or_error, |shape| Unknown::new(Failing::Perhaps, shape)))
+    Value::Unknown(
+        shape.map_or_else(UnknownValue::anything_or_error, |shape| UnknownValue::new(FailureChance::Perhaps, shape)),
+    )
 }
 
 /// A number to add up, and how to turn a sum back into a value of its kind.
@@ -135,7 +137,7 @@ fn sum<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
 }
 
 /// Sums of doubles depend on the order of adding: the bounds leave room for that.
-fn sum_of_doubles<'v>(list: &Drawn<'v>) -> Option<Value<'v>> {
+fn sum_of_doubles<'v>(list: &PartialList<'v>) -> Option<Value<'v>> {
     /// A margin for rounding: many times the rounding error of a sum over the longest possible list.
     const ROOM: f64 = 1e-12;
     let mut magnitude = 0.0_f64;
@@ -187,7 +189,10 @@ fn is_sorted<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
     Some(if list.length().1 <= 1 {
         Value::Bool(true)
     } else {
-        Value::Unknown(Unknown::new(Failing::Never, Shape::OneOf(vec![Value::Bool(true), Value::Bool(false)])))
+        Value::Unknown(UnknownValue::new(
+            FailureChance::Never,
+            Shape::OneOf(vec![Value::Bool(true), Value::Bool(false)]),
+        ))
     })
 }
 
@@ -198,8 +203,8 @@ fn includes<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
         Verdict::TRUE => Some(Value::Bool(true)),
         Verdict::FALSE => Some(Value::Bool(false)),
         found if found.can_be(Verdict::ERROR) => None,
-        _ => Some(Value::Unknown(Unknown::new(
-            Failing::Never,
+        _ => Some(Value::Unknown(UnknownValue::new(
+            FailureChance::Never,
             Shape::OneOf(vec![Value::Bool(true), Value::Bool(false)]),
         ))),
     }

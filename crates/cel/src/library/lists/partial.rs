@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::env::PartialFunction;
-use crate::value::drawn::{Drawn, Member};
+use crate::value::drawn::{Member, PartialList};
 use crate::value::{Key, Value};
 
 pub(super) const FUNCTIONS: &[(&str, PartialFunction)] = &[
@@ -13,7 +13,7 @@ pub(super) const FUNCTIONS: &[(&str, PartialFunction)] = &[
     ("reverse", |operands| Some(drawn(operands, 0)?.clone().in_any_order().into_value())),
 ];
 
-fn drawn<'o, 'v>(operands: &'o [Value<'v>], operand: usize) -> Option<&'o Drawn<'v>> {
+fn drawn<'o, 'v>(operands: &'o [Value<'v>], operand: usize) -> Option<&'o PartialList<'v>> {
     match operands.get(operand) {
         Some(Value::Unknown(unknown)) => unknown.as_drawn(),
         _ => None,
@@ -88,5 +88,5 @@ fn distinct<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
     let fewest = fewest.count();
     let most = most.min(groups.len());
     let candidates = groups.into_values().map(|(_, value)| Member::loose(value, true)).collect();
-    Some(Drawn::from_parts(members, candidates, (fewest, most), prefix).into_value())
+    Some(PartialList::from_parts(members, candidates, (fewest, most), prefix).into_value())
 }

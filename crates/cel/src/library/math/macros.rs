@@ -10,28 +10,28 @@ pub(super) static MACROS: &[Macro] = &[
     Macro::member("greatest", Arity::Variadic, |make, target, args| expand(make, target, args, &GREATEST)),
 ];
 
-struct Extreme {
+struct ExtremeMacro {
     function: Name,
     no_argument: &'static str,
     bad_single: &'static str,
     bad_literal: &'static str,
 }
 
-const LEAST: Extreme = Extreme {
+const LEAST: ExtremeMacro = ExtremeMacro {
     function: Name::from_static("math.@min"),
     no_argument: "math.least() requires at least one argument",
     bad_single: "math.least() invalid single argument value",
     bad_literal: "math.least() simple literal arguments must be numeric",
 };
 
-const GREATEST: Extreme = Extreme {
+const GREATEST: ExtremeMacro = ExtremeMacro {
     function: Name::from_static("math.@max"),
     no_argument: "math.greatest() requires at least one argument",
     bad_single: "math.greatest() invalid single argument value",
     bad_literal: "math.greatest() simple literal arguments must be numeric",
 };
 
-fn expand(make: &mut Expansion<'_>, target: Option<ExprId>, args: &[ExprId], extreme: &Extreme) -> ExpandResult {
+fn expand(make: &mut Expansion<'_>, target: Option<ExprId>, args: &[ExprId], extreme: &ExtremeMacro) -> ExpandResult {
     let Some(target) = target else { return Ok(None) };
     if make.ident_name(target).is_none_or(|name| *name != "math") {
         return Ok(None);

@@ -2,8 +2,8 @@
 
 use super::{arithmetic, order};
 use crate::env::{NativeFunction, PartialFunction};
-use crate::value::drawn::{Drawn, Member};
-use crate::value::{Unknown, Value, Verdict};
+use crate::value::drawn::{Member, PartialList};
+use crate::value::{UnknownValue, Value, Verdict};
 
 pub(super) const FUNCTIONS: &[(&str, PartialFunction)] = &[
     ("_+_", add),
@@ -48,7 +48,7 @@ fn corners<'v>(operands: &[Value<'v>], call: NativeFunction, at: &[(usize, usize
     let mut range: Option<Range<'v>> = None;
     for (first, second) in at {
         let Ok(result) = call(&[left.get(*first)?.clone(), right.get(*second)?.clone()]) else {
-            return Some(Value::Unknown(Unknown::anything_or_error()));
+            return Some(Value::Unknown(UnknownValue::anything_or_error()));
         };
         if !is_quantity(&result) {
             return None;
@@ -80,21 +80,21 @@ fn add<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
     // A candidate of both may be drawn for each: their values are independent.
     let loose =
         |members: Vec<Member<'v>>| members.into_iter().map(|it| Member::loose(it.value, it.is_certain)).collect();
-    Some(Drawn::from_parts(loose(members), loose(candidates), open, prefix).into_value())
+    Some(PartialList::from_parts(loose(members), loose(candidates), open, prefix).into_value())
 }
 
-fn drawable<'l, 'v>(list: &'l Drawn<'v>) -> &'l [Member<'v>] {
+fn drawable<'l, 'v>(list: &'l PartialList<'v>) -> &'l [Member<'v>] {
     if list.open().1 == 0 { &[] } else { list.candidates() }
 }
 
 /// A list, also one that is known, as one of which a part is known.
-fn as_drawn<'v>(value: &Value<'v>) -> Option<Drawn<'v>> {
+fn as_drawn<'v>(value: &Value<'v>) -> Option<PartialList<'v>> {
     match value {
         Value::List(list) if !list.has_meaning() => {
             let members: Vec<_> = list.iter().map(|value| Member::loose(value, true)).collect();
             let is_known = |member: &Member<'_>| !matches!(member.value, Value::Unknown(_) | Value::Error(_));
             let count = members.len();
-            members.iter().all(is_known).then(|| Drawn::from_parts(members, Vec::new(), (0, 0), count))
+            members.iter().all(is_known).then(|| PartialList::from_parts(members, Vec::new(), (0, 0), count))
         }
         Value::Unknown(unknown) => unknown.as_drawn().cloned(),
         _ => None,
@@ -110,7 +110,7 @@ fn divide<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
         _ => return None,
     };
     if has_zero {
-        return Some(Value::Unknown(Unknown::anything_or_error()));
+        return Some(Value::Unknown(UnknownValue::anything_or_error()));
     }
     corners(operands, arithmetic::divide, &[(0, 0), (0, 1), (1, 0), (1, 1)])
 }
@@ -119,7 +119,7 @@ fn negate<'v>(operands: &[Value<'v>]) -> Option<Value<'v>> {
     let (first, last) = operands.first()?.range()?;
     match (arithmetic::negate(&[last]), arithmetic::negate(&[first])) {
         (Ok(first), Ok(last)) if is_quantity(&first) && is_quantity(&last) => Some(Value::between(first, last)),
-        _ => Some(Value::Unknown(Unknown::anything_or_error())),
+        _ => Some(Value::Unknown(UnknownValue::anything_or_error())),
     }
 }
 
@@ -132,7 +132,7 @@ fn compare<'v>(operands: &[Value<'v>], call: NativeFunction, is_less: bool) -> O
         (Ok(Value::Bool(true)), _) => Some(Value::Bool(true)),
         (_, Ok(Value::Bool(false))) => Some(Value::Bool(false)),
         (Ok(_), Ok(_)) => Some(Value::of_verdict(Verdict::TRUE | Verdict::FALSE)),
-        _ => Some(Value::Unknown(Unknown::anything_or_error())),
+        _ => Some(Value::Unknown(UnknownValue::anything_or_error())),
     }
 }
 

@@ -102,8 +102,8 @@ fn misfit(typed: &TypedAst, verb: Verb, argument: ExprId, style: Style) -> Optio
 }
 
 /// A primitive that may be null counts as the primitive.
-fn unwrapped(of: &Type) -> Type {
-    match of {
+fn unwrapped(value_type: &Type) -> Type {
+    match value_type {
         Type::Wrapper(primitive) => primitive.unwrapped(),
         other => other.clone(),
     }

@@ -1,12 +1,12 @@
 //! Calls and comparisons with operands that are not known.
 
 use super::super::call;
-use super::super::machine::{Evaluated, Machine, TestResult};
+use super::super::machine::{EvalResult, Machine, TestResult};
 use super::super::node::CallNode;
 use super::super::trace::Tracer;
 use crate::cost::Price;
 use crate::value::unknown::Union;
-use crate::value::{ErrorKind, EvalError, Failing, Shape, Unknown, Value};
+use crate::value::{ErrorKind, EvalError, FailureChance, Shape, UnknownValue, Value};
 
 /// Maximum number of combinations of operand values that are tried one by one.
 const COMBINATIONS_MAX: usize = 256;
@@ -39,7 +39,7 @@ fn after<'a>(mut value: Value<'a>, operands: &[Value<'a>]) -> Value<'a> {
 /// as they are.
 fn combine<'a>(
     operands: &[Value<'a>],
-    run: &mut dyn FnMut(&[Value<'a>]) -> Evaluated<'a>,
+    run: &mut dyn FnMut(&[Value<'a>]) -> EvalResult<'a>,
 ) -> Result<Value<'a>, EvalError> {
     let count = operands.iter().fold(1_usize, |count, operand| count.saturating_mul(options(operand).len()));
     let mut union = Union::new();
@@ -50,7 +50,7 @@ fn combine<'a>(
         }
         Err(fatal) if fatal.is_fatal() => Err(fatal),
         Err(_) => {
-            union.fail(Failing::Perhaps);
+            union.fail(FailureChance::Perhaps);
             Ok(())
         }
     };
@@ -84,7 +84,7 @@ fn with_integers<'a>(operands: &[Value<'a>]) -> Option<Vec<Value<'a>>> {
             {
                 changed = true;
                 let integers = (*first..=*last).map(Value::Int).collect();
-                Value::Unknown(Unknown::new(unknown.failing(), Shape::OneOf(integers)))
+                Value::Unknown(UnknownValue::new(unknown.failing(), Shape::OneOf(integers)))
             }
             _ => operand.clone(),
         },
@@ -101,13 +101,13 @@ fn is_unknown(operand: &Value<'_>) -> bool {
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// A call with operands that are not known, none of which has failed for certain.
     #[cold]
-    pub(in super::super) fn call_unknown(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> Evaluated<'a> {
+    pub(in super::super) fn call_unknown(&mut self, call: &'a CallNode, operands: &[Value<'a>]) -> EvalResult<'a> {
         let value = self.call_combinations(call, operands, true)?;
         Ok(match call.price {
             // Where that operand fails, the meter fails, too.
             Price::OfList { operand, .. } => match operands.get(operand) {
-                Some(Value::Unknown(unknown)) if unknown.failing() != Failing::Never => {
-                    value.after(&Unknown::nothing().failing_at_least(Failing::Fatally))
+                Some(Value::Unknown(unknown)) if unknown.failing() != FailureChance::Never => {
+                    value.after(&UnknownValue::nothing().failing_at_least(FailureChance::Fatally))
                 }
                 _ => value,
             },
@@ -115,7 +115,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         })
     }
 
-    fn call_combinations(&mut self, call: &'a CallNode, operands: &[Value<'a>], may_write_out: bool) -> Evaluated<'a> {
+    fn call_combinations(&mut self, call: &'a CallNode, operands: &[Value<'a>], may_write_out: bool) -> EvalResult<'a> {
         combine(operands, &mut |operands| {
             self.charge(1)?;
             self.count_round()?;
@@ -125,7 +125,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                 }
                 return match with_integers(operands) {
                     Some(operands) if may_write_out => self.call_combinations(call, &operands, false),
-                    _ => Ok(Value::Unknown(Unknown::anything())),
+                    _ => Ok(Value::Unknown(UnknownValue::anything())),
                 };
             }
             let result = call::run(&call.code, &call.name, operands);
@@ -153,7 +153,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         negated: bool,
     ) -> Result<TestResult<'a>, EvalError> {
         let value = combine(&[left.clone(), right.clone()], &mut |operands| {
-            let [left, right] = operands else { return Ok(Value::Unknown(Unknown::anything())) };
+            let [left, right] = operands else { return Ok(Value::Unknown(UnknownValue::anything())) };
             if operands.iter().any(is_unknown) {
                 let found = left.can_equal(right);
                 return Ok(Value::of_verdict(if negated { found.negated() } else { found }));

@@ -1,13 +1,13 @@
 //! Loops over lists that are still being drawn.
 
 use super::super::fold::or_error;
-use super::super::machine::{Evaluated, Machine, TestResult};
-use super::super::node::{Base, Collect, Fold, FoldStep, Kind, Node, Quantifier};
+use super::super::machine::{EvalResult, Machine, TestResult};
+use super::super::node::{Base, CollectNode, Fold, FoldStep, Kind, Node, Quantifier};
 use super::super::trace::Tracer;
 use super::closed::can_end;
-use crate::value::drawn::{Drawn, Element, Member, NO_CHAIN};
+use crate::value::drawn::{Element, Member, NO_CHAIN, PartialList};
 use crate::value::unknown::Union;
-use crate::value::{EvalError, Failing, Map, Shape, Unknown, Value, Verdict};
+use crate::value::{EvalError, FailureChance, Map, Shape, UnknownValue, Value, Verdict};
 
 /// Slots for the element, and for its index if the loop has a second variable.
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ impl Variables {
 /// Replaces a range that cannot be iterated, a map with unknown entries, by an unknown value.
 pub(in super::super) fn closed_range(range: Value<'_>) -> Value<'_> {
     match &range {
-        Value::Map(map) if Map::is_partial(map) => Value::Unknown(Unknown::anything()),
+        Value::Map(map) if Map::is_partial(map) => Value::Unknown(UnknownValue::anything()),
         _ => range,
     }
 }
@@ -36,7 +36,7 @@ pub(in super::super) fn closed_range(range: Value<'_>) -> Value<'_> {
 impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     /// The list as seen by the enclosing bodies: their elements are already drawn.
     #[cold]
-    pub(in super::super) fn as_seen_here(&mut self, unknown: Unknown<'a>) -> Value<'a> {
+    pub(in super::super) fn as_seen_here(&mut self, unknown: UnknownValue<'a>) -> Value<'a> {
         let drawn: &[u32] = self.tracer().recall().map_or(&[], |recall| &recall.drawn);
         match unknown.as_drawn() {
             Some(list) if !drawn.is_empty() => match list.assuming(drawn) {
@@ -51,10 +51,10 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     fn eval_body(
         &mut self,
         body: &'a Node,
-        list: &Drawn<'a>,
+        list: &PartialList<'a>,
         (element, member): (Element, &Member<'a>),
         variables: Variables,
-    ) -> Evaluated<'a> {
+    ) -> EvalResult<'a> {
         self.set_slot(variables.element, member.value.clone());
         if let Some(index) = variables.index {
             self.set_slot(index, index_of(element, list));
@@ -78,7 +78,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
             }
         }
         let value = if is_quick && is_candidate && question.is_none() {
-            Value::Unknown(Unknown::anything())
+            Value::Unknown(UnknownValue::anything())
         } else {
             self.charge(1)?;
             self.count_round()?;
@@ -100,22 +100,23 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
     #[cold]
     pub(in super::super) fn test_unknown_quantifier(
         &mut self,
-        it: &'a Quantifier,
-        range: &Unknown<'a>,
+        quantifier: &'a Quantifier,
+        range: &UnknownValue<'a>,
     ) -> Result<TestResult<'a>, EvalError> {
         let verdict = match range.shape() {
             Some(Shape::Drawn(list)) => {
-                let variables = Variables::new(it.variable, it.second_variable);
-                let doubted = self.doubted(list, &it.predicate);
+                let variables = Variables::new(quantifier.variable, quantifier.second_variable);
+                let doubted = self.doubted(list, &quantifier.predicate);
                 let list = doubted.as_ref().unwrap_or(list);
-                list.quantify(it.decisive, |element, member| {
-                    self.eval_body(&it.predicate, list, (element, member), variables).map(|value| value.verdict())
+                list.quantify(quantifier.decisive, |element, member| {
+                    self.eval_body(&quantifier.predicate, list, (element, member), variables)
+                        .map(|value| value.verdict())
                 })?
             }
             Some(Shape::OneOf(ranges)) => {
                 let mut all = Verdict::NONE;
                 for range in ranges {
-                    all |= match self.quantify(it, range) {
+                    all |= match self.quantify(quantifier, range) {
                         Ok(tested) => Value::from(tested).verdict(),
                         Err(fatal) if fatal.is_fatal() => return Err(fatal),
                         Err(_) => Verdict::ERROR,
@@ -130,7 +131,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     /// A member decides a loop only if nothing before it can end the evaluation. Where that is possible and nothing is known about the
     /// order, no member is certain to decide.
-    fn doubted(&mut self, list: &Drawn<'a>, body: &'a Node) -> Option<Drawn<'a>> {
+    fn doubted(&mut self, list: &PartialList<'a>, body: &'a Node) -> Option<PartialList<'a>> {
         if list.prefix() == list.members().len() {
             return None;
         }
@@ -144,12 +145,12 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     /// Any other loop over a range that is not known: `exists_one` counts.
     #[cold]
-    pub(in super::super) fn fold_unknown(&mut self, fold: &'a Fold, range: &Unknown<'a>) -> Evaluated<'a> {
+    pub(in super::super) fn fold_unknown(&mut self, fold: &'a Fold, range: &UnknownValue<'a>) -> EvalResult<'a> {
         let (Some(condition), Some(list)) = (counted(fold), range.as_drawn()) else {
-            return Ok(Value::Unknown(Unknown::anything()).after(range));
+            return Ok(Value::Unknown(UnknownValue::anything()).after(range));
         };
         let variables = Variables::new(fold.variable, fold.second_variable);
-        let (mut least, mut most, mut failing) = (0_usize, 0_usize, Failing::Never);
+        let (mut least, mut most, mut failing) = (0_usize, 0_usize, FailureChance::Never);
         let (mut drawable, mut certain, mut possible) = (0_usize, 0_usize, 0_usize);
         for (element, member) in elements(list) {
             let found = self.eval_body(condition, list, (element, member), variables)?.verdict().as_operand();
@@ -185,38 +186,42 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 
     /// `map` and `filter` over a range that is not known.
     #[cold]
-    pub(in super::super) fn collect_unknown(&mut self, it: &'a Collect, range: &Unknown<'a>) -> Evaluated<'a> {
+    pub(in super::super) fn collect_unknown(
+        &mut self,
+        collect: &'a CollectNode,
+        range: &UnknownValue<'a>,
+    ) -> EvalResult<'a> {
         let value = match range.shape() {
-            Some(Shape::Drawn(list)) => self.collect_drawn(it, list)?,
+            Some(Shape::Drawn(list)) => self.collect_drawn(collect, list)?,
             Some(Shape::OneOf(ranges)) => {
                 let mut union = Union::new();
                 for range in ranges {
-                    match self.collect_from(it, range) {
+                    match self.collect_from(collect, range) {
                         Ok(value) => union.add(value),
                         Err(fatal) if fatal.is_fatal() => return Err(fatal),
-                        Err(_) => union.fail(Failing::Perhaps),
+                        Err(_) => union.fail(FailureChance::Perhaps),
                     }
                 }
                 union.finish()
             }
-            _ => Value::Unknown(Unknown::anything()),
+            _ => Value::Unknown(UnknownValue::anything()),
         };
         Ok(value.after(range))
     }
 
-    fn collect_drawn(&mut self, it: &'a Collect, list: &Drawn<'a>) -> Evaluated<'a> {
-        let mut failing = Failing::Never;
+    fn collect_drawn(&mut self, collect: &'a CollectNode, list: &PartialList<'a>) -> EvalResult<'a> {
+        let mut failing = FailureChance::Never;
         let (mut members, mut candidates) = (Vec::new(), Vec::new());
         let (mut prefix, mut is_prefix) = (0_usize, true);
         // Of the candidates: those that can be drawn without an error, and those of them that need not add an element.
         let (mut drawable, mut silent) = (0_usize, 0_usize);
         for (element, member) in elements(list) {
-            let (passes, value) = self.collect_one(it, list, (element, member))?;
+            let (passes, value) = self.collect_one(collect, list, (element, member))?;
             failing = failing.max(failing_of(passes));
             let (can_pass, can_miss) = (passes.can_be(Verdict::TRUE), passes.can_be(Verdict::FALSE));
             let is_certain = member.is_certain && passes == Verdict::TRUE;
             let is_member = matches!(element, Element::Member(_));
-            let chain = self.chain_of(it, member);
+            let chain = self.chain_of(collect, member);
             let added = match value {
                 _ if !can_pass => {
                     if is_member && member.is_certain && passes == Verdict::ERROR {
@@ -228,7 +233,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
                     if is_member && is_certain {
                         return Err(error);
                     }
-                    failing = failing.max(Failing::Perhaps);
+                    failing = failing.max(FailureChance::Perhaps);
                     None
                 }
                 Value::Unknown(unknown) => {
@@ -255,48 +260,48 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         let (least, most) = list.open();
         if most > 0 && least > drawable {
             return match failing {
-                Failing::Never => Ok(Value::of_verdict(Verdict::NONE)),
+                FailureChance::Never => Ok(Value::of_verdict(Verdict::NONE)),
                 _ => Err(EvalError::no_such_overload()),
             };
         }
         let open = (least.saturating_sub(silent), most);
-        let value = Drawn::from_parts(members, candidates, open, prefix).into_value();
+        let value = PartialList::from_parts(members, candidates, open, prefix).into_value();
         Ok(match failing {
-            Failing::Never => value,
-            failing => value.after(&Unknown::new(failing, Shape::OneOf(Vec::new()))),
+            FailureChance::Never => value,
+            failing => value.after(&UnknownValue::new(failing, Shape::OneOf(Vec::new()))),
         })
     }
 
     /// Whether an element passes, and the element to add if it does.
     fn collect_one(
         &mut self,
-        it: &'a Collect,
-        list: &Drawn<'a>,
+        collect: &'a CollectNode,
+        list: &PartialList<'a>,
         (element, member): (Element, &Member<'a>),
     ) -> Result<(Verdict, Value<'a>), EvalError> {
-        let variables = Variables::new(it.variable, it.second_variable);
-        let passes = match &it.condition {
+        let variables = Variables::new(collect.variable, collect.second_variable);
+        let passes = match &collect.condition {
             Some(condition) => self.eval_body(condition, list, (element, member), variables)?.verdict().as_operand(),
             None => Verdict::TRUE,
         };
-        let value = match it.element() {
+        let value = match collect.element() {
             _ if !passes.can_be(Verdict::TRUE) => Value::Null,
-            _ if it.adds_variable && it.second_variable.is_none() => member.value.clone(),
+            _ if collect.adds_variable && collect.second_variable.is_none() => member.value.clone(),
             Some(body) => self.eval_body(body, list, (element, member), variables)?,
-            None => Value::Unknown(Unknown::anything()),
+            None => Value::Unknown(UnknownValue::anything()),
         };
         Ok((passes, value))
     }
 
     /// Returns the derivation by which an element of the collected list was computed from an element of the
     /// host's list.
-    fn chain_of(&mut self, it: &'a Collect, member: &Member<'a>) -> u32 {
-        if it.adds_variable && it.second_variable.is_none() {
+    fn chain_of(&mut self, collect: &'a CollectNode, member: &Member<'a>) -> u32 {
+        if collect.adds_variable && collect.second_variable.is_none() {
             return member.chain;
         }
         let program = self.program;
-        let variable = Variables::new(it.variable, it.second_variable).element;
-        match (it.element(), self.tracer().recall()) {
+        let variable = Variables::new(collect.variable, collect.second_variable).element;
+        match (collect.element(), self.tracer().recall()) {
             (Some(body), Some(recall)) if member.chain != NO_CHAIN => match recall.closed(program, body) {
                 Some(closed) if closed.slots.iter().flatten().all(|slot| *slot == variable) => {
                     recall.chain(member.chain, body.id)
@@ -309,14 +314,14 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
 }
 
 /// All that a list can have.
-fn elements<'l, 'a>(list: &'l Drawn<'a>) -> impl Iterator<Item = (Element, &'l Member<'a>)> {
+fn elements<'l, 'a>(list: &'l PartialList<'a>) -> impl Iterator<Item = (Element, &'l Member<'a>)> {
     let candidates = if list.open().1 == 0 { &[] } else { list.candidates() };
     let members = list.members().iter().enumerate().map(|(index, member)| (Element::Member(index), member));
     members.chain(candidates.iter().map(|candidate| (Element::Candidate, candidate)))
 }
 
 /// The index of an element, as far as it is known.
-fn index_of<'a>(element: Element, list: &Drawn<'a>) -> Value<'a> {
+fn index_of<'a>(element: Element, list: &PartialList<'a>) -> Value<'a> {
     let int = |index: usize| Value::Int(i64::try_from(index).unwrap_or(i64::MAX));
     match element {
         Element::Member(index) if index < list.prefix() => int(index),
@@ -336,18 +341,18 @@ fn counted(fold: &Fold) -> Option<&Node> {
     }
 }
 
-fn failing_of(verdict: Verdict) -> Failing {
+fn failing_of(verdict: Verdict) -> FailureChance {
     match (verdict.can_end(), verdict.can_be(Verdict::ERROR)) {
-        (true, _) => Failing::Fatally,
-        (false, true) => Failing::Perhaps,
-        (false, false) => Failing::Never,
+        (true, _) => FailureChance::Fatally,
+        (false, true) => FailureChance::Perhaps,
+        (false, false) => FailureChance::Never,
     }
 }
 
-fn verdict_of(failing: Failing) -> Verdict {
+fn verdict_of(failing: FailureChance) -> Verdict {
     match failing {
-        Failing::Never => Verdict::NONE,
-        Failing::Perhaps => Verdict::ERROR,
-        Failing::Fatally => Verdict::FATAL,
+        FailureChance::Never => Verdict::NONE,
+        FailureChance::Perhaps => Verdict::ERROR,
+        FailureChance::Fatally => Verdict::FATAL,
     }
 }

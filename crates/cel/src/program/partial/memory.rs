@@ -11,7 +11,7 @@ use crate::value::{EvalError, Value};
 
 /// Answers that depend on nothing but one element of a list, or a pair of them.
 ///
-/// Belongs to one program, and to one numbering of elements: a number in [`Drawn`](crate::value::Drawn) must
+/// Belongs to one program, and to one numbering of elements: a number in [`PartialList`](crate::value::PartialList) must
 /// denote the same value in every evaluation that uses the memory.
 #[derive(Debug, Default)]
 pub struct Memory {

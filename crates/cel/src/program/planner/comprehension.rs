@@ -1,68 +1,79 @@
 //! Comprehensions: which of them are `all` and `exists`, `map` and `filter`, so that their accumulator is never a value.
 
 use super::super::node::{
-    Attribute, AttributeStrategy, Base, Collect, Element, Fold, FoldCondition, FoldStep, Kind, Node, Quantifier,
+    Attribute, AttributeStrategy, Base, CollectNode, Element, Fold, FoldCondition, FoldStep, Kind, Node, Quantifier,
 };
-use super::{Local, PlanError, Planner};
+use super::{LocalSlot, PlanError, Planner};
 use crate::cost::LIST_CREATION;
 use crate::syntax::ast::{Comprehension, ExprId, ExprKind, ListElement, Literal, Name, operator};
 use crate::value::Value;
 
 impl<'t> Planner<'t> {
-    pub(super) fn plan_comprehension(&mut self, it: &'t Comprehension) -> Result<Kind, PlanError> {
-        if let Some((decisive, predicate)) = self.quantified(it) {
-            self.plan_quantifier(it, decisive, predicate)
-        } else if let Some((condition, list)) = self.collected(it) {
-            self.plan_collect(it, condition, list)
+    pub(super) fn plan_comprehension(&mut self, comprehension: &'t Comprehension) -> Result<Kind, PlanError> {
+        if let Some((decisive, predicate)) = self.quantified(comprehension) {
+            self.plan_quantifier(comprehension, decisive, predicate)
+        } else if let Some((condition, list)) = self.collected(comprehension) {
+            self.plan_collect(comprehension, condition, list)
         } else {
-            Ok(Kind::Fold(Box::new(self.plan_fold(it)?)))
+            Ok(Kind::Fold(Box::new(self.plan_fold(comprehension)?)))
         }
     }
 
-    fn plan_fold(&mut self, it: &'t Comprehension) -> Result<Fold, PlanError> {
-        let range = self.plan(it.range)?;
-        let init = self.plan(it.init)?;
+    fn plan_fold(&mut self, comprehension: &'t Comprehension) -> Result<Fold, PlanError> {
+        let range = self.plan(comprehension.range)?;
+        let init = self.plan(comprehension.init)?;
         // INVARIANT: slots are never reused, because a lazy accumulator may be computed inside any later loop.
         let accumulator = self.new_slot();
         let variable = self.new_slot();
-        let second_variable = it.second_variable.as_ref().map(|_| self.new_slot());
+        let second_variable = comprehension.second_variable.as_ref().map(|_| self.new_slot());
         let (init, local) = match init.kind {
-            Kind::Constant(value) => (Some(value), Local::Slot(accumulator)),
+            Kind::Constant(value) => (Some(value), LocalSlot::Slot(accumulator)),
             _ => {
                 self.lazies.push(init);
-                (None, Local::Lazy { slot: accumulator, init: self.lazies.len().saturating_sub(1) })
+                (None, LocalSlot::Lazy { slot: accumulator, init: self.lazies.len().saturating_sub(1) })
             }
         };
         let depth = self.scopes.len();
-        self.scopes.push((&it.accumulator, local));
-        self.scopes.push((&it.variable, Local::Slot(variable)));
-        if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
-            self.scopes.push((name, Local::Slot(slot)));
+        self.scopes.push((&comprehension.accumulator, local));
+        self.scopes.push((&comprehension.variable, LocalSlot::Slot(variable)));
+        if let (Some(name), Some(slot)) = (&comprehension.second_variable, second_variable) {
+            self.scopes.push((name, LocalSlot::Slot(slot)));
         }
-        let condition = match self.plan(it.condition)? {
+        let condition = match self.plan(comprehension.condition)? {
             condition if matches!(condition.constant(), Some(Value::Bool(true))) => FoldCondition::Always,
             condition => FoldCondition::While(condition),
         };
         let step = match &init {
-            Some(Value::List(_)) => self.plan_list_step(it)?,
-            _ => FoldStep::Assign(self.plan(it.step)?),
+            Some(Value::List(_)) => self.plan_list_step(comprehension)?,
+            _ => FoldStep::Assign(self.plan(comprehension.step)?),
         };
         self.scopes.truncate(depth.saturating_add(1));
-        let result = self.plan(it.result)?;
+        let result = self.plan(comprehension.result)?;
         self.scopes.truncate(depth);
-        let counts = self.counts(it);
+        let counts = self.counts(comprehension);
         Ok(Fold { range, accumulator, variable, second_variable, init, condition, step, result, counts })
     }
 
-    fn plan_quantifier(&mut self, it: &'t Comprehension, decisive: bool, predicate: ExprId) -> Result<Kind, PlanError> {
-        let range = self.plan(it.range)?;
+    /// Gives the variables of a loop their slots, and brings them into scope.
+    fn declare_variables(&mut self, comprehension: &'t Comprehension) -> (usize, Option<usize>) {
         let variable = self.new_slot();
-        let second_variable = it.second_variable.as_ref().map(|_| self.new_slot());
-        let depth = self.scopes.len();
-        self.scopes.push((&it.variable, Local::Slot(variable)));
-        if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
-            self.scopes.push((name, Local::Slot(slot)));
+        let second_variable = comprehension.second_variable.as_ref().map(|_| self.new_slot());
+        self.scopes.push((&comprehension.variable, LocalSlot::Slot(variable)));
+        if let (Some(name), Some(slot)) = (&comprehension.second_variable, second_variable) {
+            self.scopes.push((name, LocalSlot::Slot(slot)));
         }
+        (variable, second_variable)
+    }
+
+    fn plan_quantifier(
+        &mut self,
+        comprehension: &'t Comprehension,
+        decisive: bool,
+        predicate: ExprId,
+    ) -> Result<Kind, PlanError> {
+        let range = self.plan(comprehension.range)?;
+        let depth = self.scopes.len();
+        let (variable, second_variable) = self.declare_variables(comprehension);
         let predicate = self.plan(predicate)?;
         self.scopes.truncate(depth);
         let quantifier = Quantifier { range, variable, second_variable, decisive, predicate };
@@ -71,18 +82,13 @@ impl<'t> Planner<'t> {
 
     fn plan_collect(
         &mut self,
-        it: &'t Comprehension,
+        comprehension: &'t Comprehension,
         condition: Option<ExprId>,
         list: ExprId,
     ) -> Result<Kind, PlanError> {
-        let range = self.plan(it.range)?;
-        let variable = self.new_slot();
-        let second_variable = it.second_variable.as_ref().map(|_| self.new_slot());
+        let range = self.plan(comprehension.range)?;
         let depth = self.scopes.len();
-        self.scopes.push((&it.variable, Local::Slot(variable)));
-        if let (Some(name), Some(slot)) = (&it.second_variable, second_variable) {
-            self.scopes.push((name, Local::Slot(slot)));
-        }
+        let (variable, second_variable) = self.declare_variables(comprehension);
         let condition = condition.map(|condition| self.plan(condition)).transpose()?;
         let mut list = self.plan(list)?;
         let mut list_cost = LIST_CREATION;
@@ -94,7 +100,7 @@ impl<'t> Planner<'t> {
         }
         self.scopes.truncate(depth);
         let mut collect =
-            Collect { range, variable, second_variable, condition, list, list_cost, adds_variable: false };
+            CollectNode { range, variable, second_variable, condition, list, list_cost, adds_variable: false };
         collect.adds_variable = matches!(collect.element(), Some(Node { kind: Kind::Attribute(element), .. })
             if matches!(**element, Attribute { way: AttributeStrategy::Local, base: Base::Local(slot), .. } if slot == variable));
         Ok(Kind::Collect(Box::new(collect)))
@@ -102,56 +108,60 @@ impl<'t> Planner<'t> {
 
     /// Recognizes `map` and `filter`: a loop that adds one element at a time to a list which nothing else sees. Answers the condition
     /// and the list of that element.
-    fn collected(&self, it: &Comprehension) -> Option<(Option<ExprId>, ExprId)> {
+    fn collected(&self, comprehension: &Comprehension) -> Option<(Option<ExprId>, ExprId)> {
         let ast = &self.typed.ast;
         let (ExprKind::List(first), ExprKind::Literal(Literal::Bool(true))) =
-            (&ast[it.init].kind, &ast[it.condition].kind)
+            (&ast[comprehension.init].kind, &ast[comprehension.condition].kind)
         else {
             return None;
         };
-        if !first.is_empty() || !self.is_ident(it.result, &it.accumulator) {
+        if !first.is_empty() || !self.is_ident(comprehension.result, &comprehension.accumulator) {
             return None;
         }
-        let (condition, list) = self.appended_if(it)?;
+        let (condition, list) = self.appended_if(comprehension)?;
         let ExprKind::List(elements) = &ast[list].kind else { return None };
         let [ListElement { value, optional: false }] = elements.as_slice() else { return None };
-        let is_seen =
-            self.reads(*value, &it.accumulator) || condition.is_some_and(|it_too| self.reads(it_too, &it.accumulator));
+        let is_seen = self.reads(*value, &comprehension.accumulator)
+            || condition.is_some_and(|it_too| self.reads(it_too, &comprehension.accumulator));
         if is_seen { None } else { Some((condition, list)) }
     }
 
     /// Recognizes `all` and `exists`: a loop that ands or ors a predicate into an accumulator which the
     /// predicate does not read. Returns the value that ends the loop, and the predicate.
-    fn quantified(&self, it: &Comprehension) -> Option<(bool, ExprId)> {
+    fn quantified(&self, comprehension: &Comprehension) -> Option<(bool, ExprId)> {
         let ast = &self.typed.ast;
-        let ExprKind::Literal(Literal::Bool(init)) = ast[it.init].kind else { return None };
+        let ExprKind::Literal(Literal::Bool(init)) = ast[comprehension.init].kind else { return None };
         let decisive = !init;
         let joins = if decisive { operator::LOGICAL_OR } else { operator::LOGICAL_AND };
-        let [accumulator, predicate] = self.operands_of(it.step, &joins)? else { return None };
-        let [mut asked] = *self.operands_of(it.condition, &operator::NOT_STRICTLY_FALSE)? else { return None };
+        let [accumulator, predicate] = self.operands_of(comprehension.step, &joins)? else { return None };
+        let [mut asked] = *self.operands_of(comprehension.condition, &operator::NOT_STRICTLY_FALSE)? else {
+            return None;
+        };
         if decisive {
             let [negated] = *self.operands_of(asked, &operator::LOGICAL_NOT)? else { return None };
             asked = negated;
         }
-        let is_quantifier = self.is_ident(*accumulator, &it.accumulator)
-            && self.is_ident(asked, &it.accumulator)
-            && self.is_ident(it.result, &it.accumulator)
-            && !self.reads(*predicate, &it.accumulator);
+        let is_quantifier = self.is_ident(*accumulator, &comprehension.accumulator)
+            && self.is_ident(asked, &comprehension.accumulator)
+            && self.is_ident(comprehension.result, &comprehension.accumulator)
+            && !self.reads(*predicate, &comprehension.accumulator);
         is_quantifier.then_some((decisive, *predicate))
     }
 
     /// Recognizes `exists_one`: a loop that counts matches and finally tests for exactly one.
-    fn counts(&self, it: &Comprehension) -> bool {
+    fn counts(&self, comprehension: &Comprehension) -> bool {
         let is_int = |id: ExprId, number: i64| matches!(self.typed.ast[id].kind, ExprKind::Literal(Literal::Int(literal)) if literal == number);
         let is_step = || {
-            let [condition, counted, kept] = self.operands_of(it.step, &operator::CONDITIONAL)? else { return None };
+            let [condition, counted, kept] = self.operands_of(comprehension.step, &operator::CONDITIONAL)? else {
+                return None;
+            };
             let [count, one] = self.operands_of(*counted, &operator::ADD)? else { return None };
-            let [sum, wanted] = self.operands_of(it.result, &operator::EQUALS)? else { return None };
-            let is_count = [count, kept, sum].into_iter().all(|id| self.is_ident(*id, &it.accumulator));
-            let is_one = is_int(*one, 1) && is_int(*wanted, 1) && is_int(it.init, 0);
-            Some(is_count && is_one && !self.reads(*condition, &it.accumulator))
+            let [sum, wanted] = self.operands_of(comprehension.result, &operator::EQUALS)? else { return None };
+            let is_count = [count, kept, sum].into_iter().all(|id| self.is_ident(*id, &comprehension.accumulator));
+            let is_one = is_int(*one, 1) && is_int(*wanted, 1) && is_int(comprehension.init, 0);
+            Some(is_count && is_one && !self.reads(*condition, &comprehension.accumulator))
         };
-        let goes_on = matches!(self.typed.ast[it.condition].kind, ExprKind::Literal(Literal::Bool(true)));
+        let goes_on = matches!(self.typed.ast[comprehension.condition].kind, ExprKind::Literal(Literal::Bool(true)));
         goes_on && is_step().unwrap_or(false)
     }
 
@@ -174,23 +184,23 @@ impl<'t> Planner<'t> {
     }
 
     /// Recognizes the accumulator steps of `map` and `filter`, so that the list grows in place.
-    fn plan_list_step(&mut self, it: &'t Comprehension) -> Result<FoldStep, PlanError> {
-        match self.appended_if(it) {
+    fn plan_list_step(&mut self, comprehension: &'t Comprehension) -> Result<FoldStep, PlanError> {
+        match self.appended_if(comprehension) {
             Some((None, list)) => Ok(FoldStep::Append(self.plan(list)?)),
             Some((Some(condition), list)) => Ok(FoldStep::AppendIf(self.plan(condition)?, self.plan(list)?)),
-            None => Ok(FoldStep::Assign(self.plan(it.step)?)),
+            None => Ok(FoldStep::Assign(self.plan(comprehension.step)?)),
         }
     }
 
     /// The condition and the list in `accumulator + list` or `condition ? accumulator + list : accumulator`.
-    fn appended_if(&self, it: &Comprehension) -> Option<(Option<ExprId>, ExprId)> {
-        if let Some(list) = self.appended(it.step, &it.accumulator) {
+    fn appended_if(&self, comprehension: &Comprehension) -> Option<(Option<ExprId>, ExprId)> {
+        if let Some(list) = self.appended(comprehension.step, &comprehension.accumulator) {
             return Some((None, list));
         }
-        match &self.typed.ast[it.step].kind {
+        match &self.typed.ast[comprehension.step].kind {
             ExprKind::Call { function, args, .. } if *function == operator::CONDITIONAL => match args.as_slice() {
-                [condition, truthy, falsy] if self.is_ident(*falsy, &it.accumulator) => {
-                    Some((Some(*condition), self.appended(*truthy, &it.accumulator)?))
+                [condition, truthy, falsy] if self.is_ident(*falsy, &comprehension.accumulator) => {
+                    Some((Some(*condition), self.appended(*truthy, &comprehension.accumulator)?))
                 }
                 _ => None,
             },

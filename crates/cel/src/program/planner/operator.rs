@@ -1,9 +1,9 @@
 //! Operators that are steps of their own: logic, equality, indexing, conditionals, membership in a constant list.
 
-use super::super::node::{Attribute, Base, Conditional, Equality, EqualityText, Kind, Member, Node, QualifierKey};
+use super::super::node::{Attribute, Base, ConditionalNode, Equality, EqualityText, Kind, Member, Node, QualifierKey};
 use crate::checker::OverloadSet;
 use crate::cost::traversal_cost;
-use crate::env::{Function, Implementation, Resolved};
+use crate::env::{Function, Implementation, ResolvedOverload};
 use crate::syntax::ast::{Name, operator};
 use crate::value::{Key, List, Value};
 
@@ -28,7 +28,7 @@ pub(super) fn plan_builtin(function: &Function, overloads: OverloadSet, operands
     if *name == operator::IN {
         return plan_membership(function, overloads, operands);
     }
-    let is_builtin = |overload: &Resolved| matches!(overload.implementation, Implementation::Builtin);
+    let is_builtin = |overload: &ResolvedOverload| matches!(overload.implementation, Implementation::Builtin);
     if !overloads.of(function).all(is_builtin) {
         return None;
     }
@@ -67,7 +67,7 @@ pub(super) fn plan_builtin(function: &Function, overloads: OverloadSet, operands
             let falsy = into_attribute(operands.pop()?);
             let truthy = into_attribute(operands.pop()?);
             let condition = operands.pop()?;
-            let base = Base::Conditional(Box::new(Conditional { condition, truthy, falsy }));
+            let base = Base::Conditional(Box::new(ConditionalNode { condition, truthy, falsy }));
             Some(Kind::Attribute(Box::new(Attribute::new(base))))
         }
         _ => None,

@@ -2,7 +2,7 @@
 
 use super::super::error::{Error, ErrorKind};
 use super::super::tree::{Node, NodeId, NodeKind};
-use super::{Flags, Parsed, Parser};
+use super::{Flags, ParsedPattern, Parser};
 
 /// The levels of nesting that Go allows.
 const HEIGHT_MAX: u32 = 1000;
@@ -152,12 +152,12 @@ impl Parser<'_> {
         self.push(id)
     }
 
-    pub(super) fn finish(mut self) -> Result<Parsed, Error> {
+    pub(super) fn finish(mut self) -> Result<ParsedPattern, Error> {
         let root = self.alternate()?;
         if !self.stack.is_empty() {
             return Err(Error::new(ErrorKind::MissingParenthesis, self.pattern));
         }
-        Ok(Parsed { tree: self.tree, root, group_names: self.group_names })
+        Ok(ParsedPattern { tree: self.tree, root, group_names: self.group_names })
     }
 
     /// Makes one node of all above the last bar or open group, and leaves it on the stack.

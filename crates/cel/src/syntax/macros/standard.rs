@@ -121,14 +121,9 @@ fn expand_has(make: &mut Expansion<'_>, _: Option<ExprId>, args: &[ExprId]) -> E
     }
 }
 
-type MakeFold = fn(&mut Expansion<'_>, ExprId) -> Fold;
+type FoldFn = fn(&mut Expansion<'_>, ExprId) -> Fold;
 
-fn expand_quantifier(
-    make: &mut Expansion<'_>,
-    target: Option<ExprId>,
-    args: &[ExprId],
-    fold: MakeFold,
-) -> ExpandResult {
+fn expand_quantifier(make: &mut Expansion<'_>, target: Option<ExprId>, args: &[ExprId], fold: FoldFn) -> ExpandResult {
     let (Some(range), [variable, predicate]) = (target, args) else { return Ok(None) };
     let name = make.iteration_variable(*variable, NOT_A_SIMPLE_NAME)?;
     let fold = fold(make, *predicate);

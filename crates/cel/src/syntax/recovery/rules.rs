@@ -14,7 +14,7 @@ use crate::source::{Issues, Source};
 use crate::syntax::Options;
 use crate::syntax::lexer::{Kind, Token};
 
-type Read = Result<NodeId, Abort>;
+type ReadResult = Result<NodeId, Abort>;
 type Step = Result<(), Stop>;
 
 const fn one(kind: Kind) -> Set {
@@ -45,7 +45,7 @@ impl RecoveringParser<'_> {
     }
 
     /// `a ? b : c`
-    fn expr(&mut self, follow: Set) -> Read {
+    fn expr(&mut self, follow: Set) -> ReadResult {
         let start = self.enter(Rule::Expr, follow)?;
         let condition = self.or(one(Kind::Question).or(Set::END))?;
         let (mut question, mut then, mut otherwise) = (None, None, None);
@@ -69,7 +69,7 @@ impl RecoveringParser<'_> {
         Ok(())
     }
 
-    fn or(&mut self, follow: Set) -> Read {
+    fn or(&mut self, follow: Set) -> ReadResult {
         let start = self.enter(Rule::Or, follow)?;
         let next = one(Kind::LogicalOr).or(Set::END);
         let mut chain = Chain { first: self.and(next)?, rest: Vec::new() };
@@ -82,7 +82,7 @@ impl RecoveringParser<'_> {
         Ok(self.add(start, Shape::Or(chain)))
     }
 
-    fn and(&mut self, follow: Set) -> Read {
+    fn and(&mut self, follow: Set) -> ReadResult {
         let start = self.enter(Rule::And, follow)?;
         let next = one(Kind::LogicalAnd).or(Set::END);
         let mut chain = Chain { first: self.relation(next, 0)?, rest: Vec::new() };
@@ -101,7 +101,7 @@ impl RecoveringParser<'_> {
         self.match_token(0, kind, Set::EMPTY).map_err(|_| Abort)
     }
 
-    fn relation(&mut self, follow: Set, precedence: u8) -> Read {
+    fn relation(&mut self, follow: Set, precedence: u8) -> ReadResult {
         let start = self.enter(Rule::Relation, follow)?;
         let next = RELATION_OPERATORS.or(Set::END);
         let left = self.calc(next, 0)?;
@@ -117,7 +117,7 @@ impl RecoveringParser<'_> {
         Ok(relation)
     }
 
-    fn calc(&mut self, follow: Set, precedence: u8) -> Read {
+    fn calc(&mut self, follow: Set, precedence: u8) -> ReadResult {
         let start = self.enter(Rule::Calc, follow)?;
         let next = CALC_OPERATORS.or(Set::END);
         let left = self.unary(next)?;
@@ -141,7 +141,7 @@ impl RecoveringParser<'_> {
         Ok(calc)
     }
 
-    fn unary(&mut self, follow: Set) -> Read {
+    fn unary(&mut self, follow: Set) -> ReadResult {
         let start = self.enter(Rule::Unary, follow)?;
         let mut shape = Shape::UnknownUnary;
         let outcome = self.unary_alternative(&mut shape);
@@ -206,7 +206,7 @@ impl RecoveringParser<'_> {
         Ok(())
     }
 
-    fn member(&mut self, follow: Set) -> Read {
+    fn member(&mut self, follow: Set) -> ReadResult {
         let start = self.enter(Rule::Member, follow)?;
         let primary = self.primary(MEMBER_OPERATORS.or(Set::END))?;
         let mut member = self.add(start, Shape::Nested(Some(primary)));
@@ -301,7 +301,7 @@ impl RecoveringParser<'_> {
         Ok(())
     }
 
-    fn primary(&mut self, follow: Set) -> Read {
+    fn primary(&mut self, follow: Set) -> ReadResult {
         let start = self.enter(Rule::Primary, follow)?;
         let mut shape = Shape::Unknown;
         let outcome = self.primary_alternative(&mut shape);
@@ -438,7 +438,7 @@ impl RecoveringParser<'_> {
         entries: &mut Vec<Entry>,
         first: Set,
         states: [u16; 2],
-        key: fn(&mut Self, Set) -> Read,
+        key: fn(&mut Self, Set) -> ReadResult,
     ) -> Step {
         let [mut state, later] = states;
         loop {
@@ -457,7 +457,7 @@ impl RecoveringParser<'_> {
         }
     }
 
-    fn optional_field(&mut self, follow: Set) -> Read {
+    fn optional_field(&mut self, follow: Set) -> ReadResult {
         let start = self.enter(Rule::OptionalField, follow)?;
         let (mut optional, mut name) = (false, None);
         let outcome = self.optional_field_content(&mut optional, &mut name);
@@ -475,7 +475,7 @@ impl RecoveringParser<'_> {
         Ok(())
     }
 
-    fn field_name(&mut self, follow: Set) -> Read {
+    fn field_name(&mut self, follow: Set) -> ReadResult {
         let start = self.enter(Rule::FieldName, follow)?;
         let mut shape = Shape::Unknown;
         let outcome = self.field_name_alternative(&mut shape);
@@ -492,7 +492,7 @@ impl RecoveringParser<'_> {
         Ok(())
     }
 
-    fn optional_expr(&mut self, follow: Set) -> Read {
+    fn optional_expr(&mut self, follow: Set) -> ReadResult {
         let start = self.enter(Rule::OptionalExpr, follow)?;
         let (mut question, mut value) = (None, None);
         let outcome = self.optional_expr_content(&mut question, &mut value);
@@ -509,7 +509,7 @@ impl RecoveringParser<'_> {
         Ok(())
     }
 
-    fn literal(&mut self, follow: Set) -> Read {
+    fn literal(&mut self, follow: Set) -> ReadResult {
         let start = self.enter(Rule::Literal, follow)?;
         let mut shape = Shape::Unknown;
         let outcome = self.literal_alternative(&mut shape);

@@ -137,7 +137,7 @@ impl<'a> RecoveringParser<'a> {
         Ok(start)
     }
 
-    /// Leaves the first rule; what made it fail is reported and got over.
+    /// Leaves the first rule: reports its failure and recovers from it.
     pub(super) fn leave_start(&mut self, outcome: Result<(), Stop>) -> Result<(), Abort> {
         self.get_over(outcome)?;
         self.count_exit(Rule::Start);

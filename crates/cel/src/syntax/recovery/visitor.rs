@@ -41,7 +41,7 @@ struct Visitor<'a> {
     depth: usize,
 }
 
-type Visited = Result<ExprId, Abort>;
+type VisitResult = Result<ExprId, Abort>;
 
 fn span(node: &Node) -> Span {
     Span { start: node.start, end: node.end }
@@ -91,7 +91,7 @@ impl<'a> Visitor<'a> {
     }
 
     /// Counts a rule that adds to the depth while `visit` goes into it.
-    fn deeper(&mut self, visit: impl FnOnce(&mut Self) -> Visited) -> Visited {
+    fn deeper(&mut self, visit: impl FnOnce(&mut Self) -> VisitResult) -> VisitResult {
         self.depth = self.depth.saturating_add(1);
         if self.depth > self.options.recursion_limit() {
             self.issues.report_at(Location::NONE, "max recursion depth exceeded");
@@ -106,7 +106,7 @@ impl<'a> Visitor<'a> {
         ids.iter().map(|id| self.visit(Some(*id))).collect()
     }
 
-    fn visit(&mut self, id: Option<NodeId>) -> Visited {
+    fn visit(&mut self, id: Option<NodeId>) -> VisitResult {
         let mut at = id;
         // Rules that only stand for another one are passed without counting.
         let node = loop {
@@ -121,7 +121,7 @@ impl<'a> Visitor<'a> {
         self.visit_node(node)
     }
 
-    fn visit_node(&mut self, node: &'a Node) -> Visited {
+    fn visit_node(&mut self, node: &'a Node) -> VisitResult {
         match &node.shape {
             Shape::Conditional { condition, question, then, otherwise } => {
                 let position = question.unwrap_or(node.start);
@@ -204,7 +204,7 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    fn chain(&mut self, function: &Name, chain: &Chain) -> Visited {
+    fn chain(&mut self, function: &Name, chain: &Chain) -> VisitResult {
         let mut terms = Vec::with_capacity(chain.rest.len().saturating_add(1));
         for (operator, id) in std::iter::once(&(0, chain.first)).chain(&chain.rest) {
             let value = self.visit(Some(*id))?;
@@ -214,7 +214,7 @@ impl<'a> Visitor<'a> {
         Ok(self.builder.balance(function, &terms))
     }
 
-    fn signs(&mut self, name: Name, signs: &Signs, node: &Node) -> Visited {
+    fn signs(&mut self, name: Name, signs: &Signs, node: &Node) -> VisitResult {
         let operand = self.visit(signs.operand)?;
         if signs.count.is_multiple_of(2) {
             return Ok(operand);
@@ -232,7 +232,7 @@ impl<'a> Visitor<'a> {
         }
     }
 
-    fn select(&mut self, node: &Node, operand: NodeId, dot: u32, optional: bool, field: Option<NodeId>) -> Visited {
+    fn select(&mut self, node: &Node, operand: NodeId, dot: u32, optional: bool, field: Option<NodeId>) -> VisitResult {
         let operand = self.visit(Some(operand))?;
         let Some(field_node) = field.and_then(|id| self.tree.get(id)) else {
             return Ok(self.unreadable(node.start));

@@ -54,7 +54,7 @@ struct Tree<'t> {
 }
 
 /// A node that is still to be printed: what it is to its parent, and how deep it stands.
-struct Pending<'t> {
+struct PendingNode<'t> {
     role: &'t str,
     name: &'t str,
     id: ExprId,
@@ -64,7 +64,7 @@ struct Pending<'t> {
 impl<'t> Tree<'t> {
     fn text(&self) -> String {
         let mut out = String::new();
-        let mut pending = vec![Pending { role: "", name: "", id: self.ast.root(), depth: 0 }];
+        let mut pending = vec![PendingNode { role: "", name: "", id: self.ast.root(), depth: 0 }];
         while let Some(node) = pending.pop() {
             let _ = write!(out, "{:indent$}{}{}", "", node.role, node.name, indent = node.depth.saturating_mul(2));
             if !node.role.is_empty() || !node.name.is_empty() {
@@ -77,7 +77,7 @@ impl<'t> Tree<'t> {
             out.push('\n');
             let first = pending.len();
             let depth = node.depth.saturating_add(1);
-            self.children(node.id, |role, name, id| pending.push(Pending { role, name, id, depth }));
+            self.children(node.id, |role, name, id| pending.push(PendingNode { role, name, id, depth }));
             // The last one pushed is printed first.
             if let Some(children) = pending.get_mut(first..) {
                 children.reverse();

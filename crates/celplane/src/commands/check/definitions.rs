@@ -20,7 +20,7 @@ struct Version {
 }
 
 /// Definition of an object's kind.
-pub(super) enum Found<'d> {
+pub(super) enum DefinitionMatch<'d> {
     /// The kind is not defined here.
     Nothing,
     /// It is defined, but not in this version.
@@ -72,14 +72,14 @@ impl Definitions {
     }
 
     /// Returns the definition of this version and kind.
-    pub(super) fn find(&self, api_version: &str, kind: &str) -> Found<'_> {
+    pub(super) fn find(&self, api_version: &str, kind: &str) -> DefinitionMatch<'_> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let Some(versions) = self.0.get(&(group.to_owned(), kind.to_owned())) else { return Found::Nothing };
+        let Some(versions) = self.0.get(&(group.to_owned(), kind.to_owned())) else { return DefinitionMatch::Nothing };
         match versions.iter().find(|it| it.name == version) {
-            Some(it) => Found::Meaning(&it.meaning, &it.plural, it.is_namespaced),
+            Some(it) => DefinitionMatch::Meaning(&it.meaning, &it.plural, it.is_namespaced),
             // An unusable definition is ignored.
-            None if versions.is_empty() => Found::Nothing,
-            None => Found::OtherVersion,
+            None if versions.is_empty() => DefinitionMatch::Nothing,
+            None => DefinitionMatch::OtherVersion,
         }
     }
 }

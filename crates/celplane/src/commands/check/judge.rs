@@ -7,18 +7,18 @@ use api::field::{ErrorType, Errors, Path};
 use api::json::{Position, Value};
 use api::types::{self, Mismatch};
 use cel::cost::Cost;
-use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::compile::CompiledExpression;
 use cel_kubernetes::environments::devices;
-use cel_kubernetes::prospect::Prospect;
-use registry::admit::{self, Accepted, Refused};
-use registry::annotations;
 use cel_kubernetes::libraries::authorization::User;
+use cel_kubernetes::prospect::Prospect;
+use registry::admit::{self, AcceptedObject, AdmitError};
+use registry::annotations;
 use registry::conversion;
 use registry::expressions::{Environments, Expressions as _, Place, Refusal};
 use registry::resources;
 use registry::strategy::Context;
 
-use super::definitions::{Definitions, Found, column_warnings};
+use super::definitions::{DefinitionMatch, Definitions, column_warnings};
 use super::policies::{Policies, Row, Verdict};
 use super::removed;
 use crate::gated_uses::{self, Field, Use};
@@ -38,9 +38,9 @@ pub(super) struct Judge {
 pub(super) struct Progress {
     /// Number of checked files.
     pub(super) files: AtomicUsize,
-    /// Objects that were found so far,
+    /// Number of objects found so far.
     pub(super) found: AtomicUsize,
-    /// and judged.
+    /// Number of objects checked so far.
     pub(super) judged: AtomicUsize,
 }
 
@@ -80,12 +80,11 @@ pub(super) struct ObjectReport {
 }
 
 impl ObjectReport {
-    /// Adds warnings, each at the field that it begins with, as in `spec.externalIPs is deprecated …`.
+    /// Adds warnings, each at the field that it names.
     fn warn(&mut self, messages: impl IntoIterator<Item = String>, find: &dyn Fn(&str) -> Position) {
         let of_object = self.position;
         let warning = |message: String| {
-            let field = message.split(' ').next().unwrap_or_default().trim_end_matches(':');
-            let position = if field.contains(['.', '[']) { find(field) } else { of_object };
+            let position = named_field(&message).map_or(of_object, |field| find(&field));
             Warning { position, message }
         };
         self.warnings.extend(messages.into_iter().map(warning));
@@ -99,6 +98,19 @@ impl ObjectReport {
             self.findings.push(Finding { position, path: String::new(), reason: "NotValidated", message });
         }
     }
+}
+
+/// The field that a warning of the server is about: most begin with it, as in `spec.externalIPs is deprecated …`.
+fn named_field(message: &str) -> Option<String> {
+    if let Some(rest) = message.strip_prefix("annotation \"") {
+        return Some(format!("metadata.annotations[{}]", rest.split('"').next().unwrap_or_default()));
+    }
+    // Errors of Go's `crypto/tls`, which Kubernetes prints as they are.
+    if message.starts_with("tls: ") || message.starts_with("x509: ") {
+        return Some(if message.contains("key") { "data[tls.key]" } else { "data[tls.crt]" }.to_owned());
+    }
+    let field = message.split(' ').next().unwrap_or_default().trim_end_matches(':');
+    field.contains(['.', '[']).then(|| field.to_owned())
 }
 
 /// A warning.
@@ -129,7 +141,12 @@ impl Judge {
     }
 
     /// Adds policies, which are applied to every object of a kind that is known.
-    pub(super) fn set_policies(&mut self, policies: &[Manifest], beside: &[Manifest], user: User) -> anyhow::Result<()> {
+    pub(super) fn set_policies(
+        &mut self,
+        policies: &[Manifest],
+        beside: &[Manifest],
+        user: User,
+    ) -> anyhow::Result<()> {
         let compiler = self.environments.policies().ok_or_else(|| anyhow::anyhow!("policies cannot be compiled"))?;
         let policies = Policies::new(policies.iter(), beside.iter(), compiler, user);
         anyhow::ensure!(policies.len() > 0, "no policy with a binding is in the files of --policies");
@@ -160,13 +177,7 @@ impl Judge {
     }
 
     /// Judges all objects of a file; the reports come in their order.
-    fn objects(
-        &self,
-        file: &Manifests,
-        own: &Definitions,
-        threads: usize,
-        progress: &Progress,
-    ) -> Vec<ObjectReport> {
+    fn objects(&self, file: &Manifests, own: &Definitions, threads: usize, progress: &Progress) -> Vec<ObjectReport> {
         progress.found.fetch_add(file.objects.len(), Ordering::Relaxed);
         let judge = |objects: &[Manifest]| -> Vec<ObjectReport> {
             let one = |manifest: &Manifest| {
@@ -224,7 +235,7 @@ impl Judge {
         }
         let (api_version, kind) = (manifest.api_version(), manifest.kind());
         let defined = match own.find(api_version, kind) {
-            Found::Nothing => self.definitions.find(api_version, kind),
+            DefinitionMatch::Nothing => self.definitions.find(api_version, kind),
             found => found,
         };
         let is_off = |resource: &resources::Resource<'_>| {
@@ -250,13 +261,17 @@ impl Judge {
                 let row = Row { plural: resource.plural, namespaced: resource.namespaced };
                 let create = |document: &Value| admit::create(resource, document, &context);
                 self.admit(&value, row, &create, &shown, &find, &mut report);
+                let version = api_version.rsplit('/').next().unwrap_or_default();
+                if let Some(message) = resource.deprecation(version) {
+                    report.warnings.push(Warning { position: find("apiVersion"), message });
+                }
                 add_mismatches(taken, &find, &mut report);
                 if kind == "CustomResourceDefinition" {
                     let at = |(path, message): (String, String)| Warning { position: find(&path), message };
                     report.warnings.extend(column_warnings(&manifest.value, &self.environments).into_iter().map(at));
                 }
             }
-            (None, Found::Meaning(meaning, plural, is_namespaced)) => {
+            (None, DefinitionMatch::Meaning(meaning, plural, is_namespaced)) => {
                 let context = self.context(manifest, is_namespaced);
                 let row = Row { plural, namespaced: is_namespaced };
                 let create = |document: &Value| meaning.create(document, &context);
@@ -265,7 +280,7 @@ impl Judge {
             (None, defined) => {
                 // Versions that servers do not serve by default are missing, too.
                 let is_missing = built_in.is_some()
-                    || matches!(defined, Found::OtherVersion)
+                    || matches!(defined, DefinitionMatch::OtherVersion)
                     || types::by_api_version(api_version, kind).is_none() && is_kubernetes_group(api_version);
                 if is_missing {
                     // The first part is kubectl's.
@@ -296,13 +311,13 @@ impl Judge {
         &self,
         document: &Value,
         row: Row<'_>,
-        create: &dyn Fn(&Value) -> Result<Accepted, Refused>,
+        create: &dyn Fn(&Value) -> Result<AcceptedObject, AdmitError>,
         shown: &dyn Fn(Value) -> Value,
         find: &dyn Fn(&str) -> Position,
         report: &mut ObjectReport,
     ) {
         let mut admitted = create(document);
-        if let Err(Refused::Invalid { errors, .. }) = &admitted {
+        if let Err(AdmitError::Invalid { errors, .. }) = &admitted {
             let hints = registry::hints::of_errors(document, errors, self.features, &self.environments);
             report.warn(hints.into_iter().map(|(field, hint)| format!("{field}: {hint}")), find);
         }
@@ -316,7 +331,7 @@ impl Judge {
         add_verdict(mutated, find, report);
         if let Some(object) = object {
             let strict_errors = admitted.map(|accepted| accepted.strict_errors).unwrap_or_default();
-            admitted = create(&object).map(|accepted| Accepted { strict_errors, ..accepted });
+            admitted = create(&object).map(|accepted| AcceptedObject { strict_errors, ..accepted });
         }
         if let (Ok(accepted), true) = (&admitted, report.findings.is_empty()) {
             let verdict = policies.validate(&shown(accepted.object.clone()), row);
@@ -389,7 +404,7 @@ fn add_verdict(verdict: Verdict, find: &dyn Fn(&str) -> Position, report: &mut O
 }
 
 /// Describes the search strategy of a device constraint.
-fn search(compiled: &Compiled) -> String {
+fn search(compiled: &CompiledExpression) -> String {
     let Prospect { depends_on_order, conditions, judged_early, opaque } =
         Prospect::of(compiled.typed(), devices::VARIABLE);
     let order = if depends_on_order {
@@ -430,8 +445,8 @@ fn add_mismatches(taken: Vec<Mismatch>, find: &dyn Fn(&str) -> Position, report:
         let concerns = |it: &Mismatch| is_around(&it.path, &finding.path) || is_around(&finding.path, &it.path);
         finding.path.is_empty() || !taken.iter().any(concerns)
     });
-    if taken.iter().any(|it| it.is_bool_for_text) {
-        report.warn([manifests::BOOLEANS.to_owned()], find);
+    if let Some(first) = taken.iter().find(|it| it.is_bool_for_text) {
+        report.warnings.push(Warning { position: find(&first.path), message: manifests::BOOLEANS.to_owned() });
     }
     report.findings.extend(taken.into_iter().map(|it| Finding {
         position: find(&it.path),
@@ -442,7 +457,7 @@ fn add_mismatches(taken: Vec<Mismatch>, find: &dyn Fn(&str) -> Position, report:
 }
 
 /// Adds the server's result.
-fn admit(admitted: Result<Accepted, Refused>, find: &dyn Fn(&str) -> Position, report: &mut ObjectReport) {
+fn admit(admitted: Result<AcceptedObject, AdmitError>, find: &dyn Fn(&str) -> Position, report: &mut ObjectReport) {
     let mut plain = |message: String| {
         let path = message.split('"').nth(1).unwrap_or_default().to_owned();
         report.findings.push(Finding { position: find(&path), path, reason: "BadRequest", message });
@@ -452,22 +467,26 @@ fn admit(admitted: Result<Accepted, Refused>, find: &dyn Fn(&str) -> Position, r
             accepted.strict_errors.into_iter().for_each(&mut plain);
             report.warn(accepted.warnings, find);
         }
-        Err(Refused::Invalid { errors, strict_errors, .. }) => {
+        Err(AdmitError::Invalid { errors, strict_errors, .. }) => {
             strict_errors.into_iter().for_each(&mut plain);
             report.findings.extend(findings(&errors, find));
         }
         Err(other) => plain(other.to_string()),
     }
-    let hint = report.findings.iter().find_map(|finding| manifests::hint(&finding.message));
-    report.warn(hint.map(ToOwned::to_owned), find);
+    let hint = |finding: &Finding| {
+        let message = manifests::hint(&finding.message)?.to_owned();
+        Some(Warning { position: finding.position, message })
+    };
+    let hint = report.findings.iter().find_map(hint);
+    report.warnings.extend(hint);
 }
 
 /// The path as Kubernetes prints it: columns of a definition with one version stand without the version.
-fn shown_path(it: &Use<'_>, object: &Value) -> String {
+fn shown_path(gated_use: &Use<'_>, object: &Value) -> String {
     let versions = object.list_at(&["spec", "versions"]);
-    match (it.field, versions) {
-        (Field::PrinterColumn(_), [_]) => it.path.replacen("versions[0].", "", 1),
-        _ => it.path.clone(),
+    match (gated_use.field, versions) {
+        (Field::PrinterColumn(_), [_]) => gated_use.path.replacen("versions[0].", "", 1),
+        _ => gated_use.path.clone(),
     }
 }
 
@@ -482,16 +501,16 @@ fn findings(errors: &Errors, find: &dyn Fn(&str) -> Position) -> Vec<Finding> {
 }
 
 /// Returns the validation error of a rejected expression.
-fn refuse(it: &Use<'_>, refusal: Refusal, at: Path<'_>, errors: &mut Errors) {
-    match (it.field, refusal) {
+fn refuse(gated_use: &Use<'_>, refusal: Refusal, at: Path<'_>, errors: &mut Errors) {
+    match (gated_use.field, refusal) {
         (_, Refusal::TooLong { max }) => errors.too_long(at, max),
         // In Kubernetes, a compile error of a column is an internal error of the whole column.
         (Field::PrinterColumn(_), Refusal::Invalid(detail) | Refusal::Internal(detail)) => {
             let column = at.to_string();
             let column = Path::new(column.trim_end_matches(".expression"));
-            errors.internal(column, format!("CEL compilation failed for {} rules: {detail}", it.text));
+            errors.internal(column, format!("CEL compilation failed for {} rules: {detail}", gated_use.text));
         }
-        (_, Refusal::Invalid(detail)) => errors.invalid(at, it.text, detail),
+        (_, Refusal::Invalid(detail)) => errors.invalid(at, gated_use.text, detail),
         (_, Refusal::TooCostly { detail, .. }) => errors.forbidden(at, detail),
         (_, Refusal::Internal(detail)) => errors.internal(at, detail),
         (_, _) => errors.internal(at, "the expression cannot be used"),
@@ -499,19 +518,19 @@ fn refuse(it: &Use<'_>, refusal: Refusal, at: Path<'_>, errors: &mut Errors) {
 }
 
 /// Returns the validation error of a field whose gate is disabled.
-fn gate_off(it: &Use<'_>, at: Path<'_>, errors: &mut Errors) {
-    let gate = it.needs.0.first().map_or("", |gate| gate.name());
-    let what = match it.field {
+fn gate_off(gated_use: &Use<'_>, at: Path<'_>, errors: &mut Errors) {
+    let gate = gated_use.needs.0.first().map_or("", |gate| gate.name());
+    let what = match gated_use.field {
         Field::TolerationExpression => "toleration CEL expressions require",
         Field::AffinityExpression => "node affinity CEL expressions require",
         Field::DeviceConstraint => "device constraint CEL expressions require",
         Field::PrinterColumn(_) => "CEL printer columns require",
         Field::TolerationOperator => {
-            errors.not_supported(at, it.text, &["Equal", "Exists"]);
+            errors.not_supported(at, gated_use.text, &["Equal", "Exists"]);
             return;
         }
         Field::AffinityOperator => {
-            errors.push(api::field::Error::new(ErrorType::Invalid, &at, it.text, "not a valid selector operator"));
+            errors.push(api::field::Error::new(ErrorType::Invalid, &at, gated_use.text, "not a valid selector operator"));
             return;
         }
     };

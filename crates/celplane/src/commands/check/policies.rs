@@ -8,17 +8,18 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::well_known::LABEL_METADATA_NAME;
 use api::json::{Object, Value};
 use api::labels::Selector;
+use api::well_known::LABEL_METADATA_NAME;
 use cel_kubernetes::environments::admission::Compiler;
 use cel_kubernetes::libraries::authorization::{Authorizer, Decision, Question, User};
-use registry::admission::cluster::{Missing, ParamScope};
+use registry::admission::cluster::{MissingNamespace, ParamScope};
 use registry::admission::mutating::{self, Reinvocation};
+use registry::admission::request::is_exempt;
 use registry::admission::validating::{self, Deadline};
 use registry::admission::{
-    Binding, Catalog, Cluster, GroupVersionKind, GroupVersionResource, Mutating, Operation, ParamError, PatchError,
-    Policy, Request, Validating,
+    Binding, Catalog, Cluster, GroupVersionKind, GroupVersionResource, MutatingBody, Operation, ParamError, PatchError,
+    Policy, Request, ValidatingBody,
 };
 use registry::resources::{self, Resource};
 use registry::{conversion, defaults};
@@ -31,8 +32,8 @@ const GROUP: &str = "admissionregistration.k8s.io/v1";
 
 /// Policies, and the objects that they may need.
 pub(super) struct Policies {
-    validating: Catalog<Validating>,
-    mutating: Catalog<Mutating>,
+    validating: Catalog<ValidatingBody>,
+    mutating: Catalog<MutatingBody>,
     files: Files,
     user: Arc<User>,
 }
@@ -105,6 +106,9 @@ impl Policies {
     /// Applies the mutating policies to a new object.
     pub(super) fn mutate(&self, object: &Value, row: Row<'_>) -> Verdict {
         let mut verdict = Verdict::default();
+        if row.is_exempt(object) {
+            return verdict;
+        }
         let mut reinvocation = Reinvocation::default();
         let mut current = object.clone();
         for pass in 0..2 {
@@ -132,10 +136,12 @@ impl Policies {
 
     /// Applies the validating policies to a new object.
     pub(super) fn validate(&self, object: &Value, row: Row<'_>) -> Verdict {
+        if row.is_exempt(object) {
+            return Verdict::default();
+        }
         let request = self.request(object, row);
-        let outcome = with_deadline(|deadline| {
-            validating::evaluate_all(&self.validating, &request, &self.files, deadline)
-        });
+        let outcome =
+            with_deadline(|deadline| validating::evaluate_all(&self.validating, &request, &self.files, deadline));
         let name = match request.name.as_str() {
             "" => object.str_at(&["metadata", "generateName"]).unwrap_or("Unknown"),
             name => name,
@@ -191,6 +197,13 @@ pub(super) struct Row<'r> {
     pub(super) namespaced: bool,
 }
 
+impl Row<'_> {
+    /// Whether policies do not apply to an object of the resource.
+    fn is_exempt(self, object: &Value) -> bool {
+        is_exempt((&GroupVersionKind::new(object.text("apiVersion"), "").group, self.plural))
+    }
+}
+
 fn with_deadline<T>(work: impl FnOnce(Deadline<'_>) -> T) -> T {
     let started = Instant::now();
     let now = move || started.elapsed();
@@ -238,9 +251,10 @@ fn namespace_of(object: &Value) -> &str {
 }
 
 impl Cluster for Files {
-    fn namespace(&self, name: &str) -> Result<Arc<Value>, Missing> {
+    fn namespace(&self, name: &str) -> Result<Arc<Value>, MissingNamespace> {
         let all = self.of(&GroupVersionKind::new("v1", "Namespace"));
-        let found = all.iter().find(|it| it.str_at(&["metadata", "name"]) == Some(name)).ok_or(Missing::Unknown)?;
+        let found =
+            all.iter().find(|it| it.str_at(&["metadata", "name"]) == Some(name)).ok_or(MissingNamespace::Unknown)?;
         let mut namespace = found.as_ref().clone();
         // The server adds it.
         if let Some(metadata) = namespace.get_mut("metadata").and_then(Value::as_object_mut) {
@@ -275,16 +289,19 @@ impl Cluster for Files {
         api::types::by_kind(&kind.group, &kind.version, &kind.kind).is_some()
     }
 
-    fn param_scope(&self, kind: &GroupVersionKind) -> Option<ParamScope> {
+    fn param_scope(&self, kind: &GroupVersionKind) -> Result<Option<ParamScope>, ParamError> {
         if let Some(row) = Self::row(kind) {
-            return Some(ParamScope { namespaced: row.namespaced });
+            return Ok(Some(ParamScope { namespaced: row.namespaced }));
         }
-        let namespaced = match self.definition(kind) {
-            Some(definition) => definition.str_at(&["spec", "scope"]) == Some("Namespaced"),
-            // A kind without a definition is what its objects are; without any, references to it are not known.
-            None => self.of(kind).iter().any(|it| it.at(&["metadata", "namespace"]).is_some()),
+        let namespaced = match (self.definition(kind), self.of(kind)) {
+            (Some(definition), _) => definition.str_at(&["spec", "scope"]) == Some("Namespaced"),
+            (None, []) => {
+                return Err(ParamError::Unknown(format!("no file contains the definition of {}", kind.kind)));
+            }
+            // A kind without a definition is what its objects are.
+            (None, objects) => objects.iter().any(|it| it.at(&["metadata", "namespace"]).is_some()),
         };
-        Some(ParamScope { namespaced })
+        Ok(Some(ParamScope { namespaced }))
     }
 
     fn param(&self, kind: &GroupVersionKind, namespace: &str, name: &str) -> Result<Option<Arc<Value>>, ParamError> {
@@ -323,13 +340,7 @@ impl Cluster for Files {
         UNDECIDED.take()
     }
 
-    fn apply(
-        &self,
-        _: &Request,
-        kind: &GroupVersionKind,
-        object: &Value,
-        patch: Value,
-    ) -> Result<Value, PatchError> {
+    fn apply(&self, _: &Request, kind: &GroupVersionKind, object: &Value, patch: Value) -> Result<Value, PatchError> {
         if self.is_built_in(kind) {
             return patching::policy::apply(kind, object, patch).map(with_defaults);
         }

@@ -2,6 +2,8 @@
 //!
 //! One edit at a time: the text is parsed again after each, so that positions are always those of the current text.
 
+use std::sync::LazyLock;
+
 use anyhow::{Context as _, Result, anyhow, bail};
 use api::annotations::{COLUMNS, PLACEMENT, POSITIONS};
 use api::features::Features;
@@ -28,7 +30,52 @@ pub(super) fn convert(source: &str, to: Direction) -> Result<String> {
     if source.trim_start().starts_with('{') {
         return convert_json(source, to);
     }
-    let mut text = Text::new(source)?;
+    // Errors name the line in the whole text.
+    let whole = Text::new(source)?;
+    let parts = document_parts(source);
+    if parts.len() < 2 || whole.documents.len() < 2 {
+        return convert_text(whole, to);
+    }
+    let mut converted = String::with_capacity(source.len());
+    for part in parts {
+        match part {
+            DocumentPart::Marker(line) => converted.push_str(line),
+            DocumentPart::Content(text) => converted.push_str(&convert_text(Text::new(text)?, to)?),
+        }
+    }
+    Ok(converted)
+}
+
+/// A part of a text with several documents.
+enum DocumentPart<'a> {
+    /// The line between two documents.
+    Marker(&'a str),
+    /// A document.
+    Content(&'a str),
+}
+
+/// Splits a text at the lines between its documents, because an edit costs time in proportion to the text around it. YAML reserves these
+/// lines: they cannot be part of a value. A text with other markers is one part.
+fn document_parts(source: &str) -> Vec<DocumentPart<'_>> {
+    let (mut parts, mut start, mut at) = (Vec::new(), 0_usize, 0_usize);
+    let content = |from: usize, to: usize| source.get(from..to).filter(|text| !text.is_empty());
+    for line in source.split_inclusive('\n') {
+        let end = at.saturating_add(line.len());
+        let rest = line.strip_prefix("---").map(str::trim);
+        if rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('#')) {
+            parts.extend(content(start, at).map(DocumentPart::Content));
+            parts.push(DocumentPart::Marker(line));
+            start = end;
+        } else if line.starts_with("---") || line.starts_with("...") || line.starts_with('%') {
+            return vec![DocumentPart::Content(source)];
+        }
+        at = end;
+    }
+    parts.extend(content(start, source.len()).map(DocumentPart::Content));
+    parts
+}
+
+fn convert_text(mut text: Text, to: Direction) -> Result<String> {
     for index in 0..text.documents.len() {
         for base in objects(&text, index) {
             let before = object_at(&text, index, &base)?;
@@ -208,16 +255,11 @@ fn insert_whole(
 }
 
 fn merge(kind: &str, object: &mut Value) -> Result<bool> {
-    let environments = Environments::new()?;
-    let context = Context {
-        features: Features::all_proposals().with_flag("TaintTolerationComparisonOperators=true")?,
-        expressions: &environments,
-        namespace: "",
-        now: "",
-        uid: "",
-        name_suffix: "",
-        namespace_allows_admin_access: false,
-    };
+    /// Compiled once for all objects.
+    static ENVIRONMENTS: LazyLock<Option<Environments>> = LazyLock::new(|| Environments::new().ok());
+    let environments = ENVIRONMENTS.as_ref().context("the environments of expressions cannot be set up")?;
+    let features = Features::all_proposals().with_flag("TaintTolerationComparisonOperators=true")?;
+    let context = Context::without_request(features, environments);
     annotations::merge(kind, object, &context).map_err(|errors| anyhow!("{}", errors.message()))
 }
 

@@ -267,3 +267,26 @@ spec:
     assert!(!converted.contains("celplane.dev"), "{converted}");
     assert!(converted.contains("key: zone") && converted.contains("matchCELExpressions"), "{converted}");
 }
+
+#[test]
+fn documents_are_converted_one_by_one() {
+    let pod = |number: usize| {
+        format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: p{number}\nspec:\n  tolerations:\n  - expression: taint.key == 'a'\n")
+    };
+    let all: Vec<String> = (0..200).map(pod).collect();
+    let text = format!("# A comment.\n---\n{}", all.join("--- # another one\n"));
+    let converted = convert(&text, Direction::Annotations).unwrap();
+    let single = convert(&pod(7), Direction::Annotations).unwrap();
+    assert!(single.contains("placement.celplane.dev/tolerations: |") && converted.contains(&single), "{converted}");
+    assert_eq!(converted.matches("--- # another one\n").count(), 199);
+    assert_eq!(convert(&converted, Direction::Fields).unwrap(), text);
+}
+
+#[test]
+fn texts_with_other_markers_are_one_part() {
+    let parts = |text: &str| document_parts(text).len();
+    assert_eq!(parts("a: 1\n---\nb: 2\n"), 3);
+    assert_eq!(parts("%YAML 1.2\n---\na: 1\n---\nb: 2\n"), 1);
+    assert_eq!(parts("a: 1\n--- {b: 2}\n"), 1);
+    assert_eq!(parts("a: 1\n...\n---\nb: 2\n"), 1);
+}

@@ -1,13 +1,21 @@
 //! YAML in block style, edited by lines.
 
+use std::collections::HashSet;
+
 use anyhow::{Context as _, Result, anyhow, bail};
 use api::json::{Document, Spans, Value};
+
+/// Bytes that are read for all edits of a text, which is read again after each of them.
+const READ_BYTES_MAX: usize = 1 << 30;
 
 /// A text, and its documents.
 pub(super) struct Text {
     lines: Vec<String>,
+    /// The offset of each line in the text that was read last.
+    line_offsets: Vec<usize>,
     pub(super) documents: Vec<Document>,
     ends_with_line: bool,
+    read_bytes: usize,
 }
 
 /// A path with one more step.
@@ -46,8 +54,10 @@ impl Text {
         }
         let mut text = Self {
             lines: source.lines().map(ToOwned::to_owned).collect(),
+            line_offsets: Vec::new(),
             documents: Vec::new(),
             ends_with_line: source.is_empty() || source.ends_with('\n'),
+            read_bytes: 0,
         };
         text.parse()?;
         Ok(text)
@@ -63,6 +73,16 @@ impl Text {
 
     fn parse(&mut self) -> Result<()> {
         let source = self.lines.join("\n");
+        self.read_bytes = self.read_bytes.saturating_add(source.len());
+        if self.read_bytes > READ_BYTES_MAX {
+            bail!("too many changes for a text of this length: write the objects into separate documents");
+        }
+        let ends = self.lines.iter().scan(0_usize, |start, line| {
+            let offset = *start;
+            *start = start.saturating_add(line.len()).saturating_add(1);
+            Some(offset)
+        });
+        self.line_offsets = ends.collect();
         let (documents, error) = api::yaml::parse_documents(&source);
         if let Some(error) = error {
             bail!("{}", error.message);
@@ -94,17 +114,11 @@ impl Text {
         self.find(document, path).map(|(value, _)| value)
     }
 
-    /// Line and column of a byte.
+    /// Line and column of a byte of the text that was read last.
     fn position(&self, offset: usize) -> (usize, usize) {
-        let mut start = 0_usize;
-        for (index, line) in self.lines.iter().enumerate() {
-            let end = start.saturating_add(line.len());
-            if offset <= end {
-                return (index, offset.saturating_sub(start));
-            }
-            start = end.saturating_add(1);
-        }
-        (self.lines.len().saturating_sub(1), 0)
+        let line = self.line_offsets.partition_point(|start| *start <= offset).saturating_sub(1);
+        let start = self.line_offsets.get(line).copied().unwrap_or_default();
+        (line, offset.saturating_sub(start))
     }
 
     fn key_position(&self, document: usize, path: &[String]) -> Result<(usize, usize)> {
@@ -273,13 +287,20 @@ impl Text {
         let items = self.items(document, path)?;
         let (_, extents) = self.entries(document, path)?;
         let (line, column) = self.key_position(document, path)?;
-        for (start, end) in which.iter().rev().filter_map(|index| extents.get(*index)) {
-            self.lines.drain(*start..*end);
+        let mut kept = Vec::with_capacity(self.lines.len());
+        let mut next = 0;
+        // Entries are in the order of their lines.
+        for (start, end) in which.iter().filter_map(|index| extents.get(*index)) {
+            kept.extend_from_slice(self.lines.get(next..*start).unwrap_or_default());
+            next = *end;
         }
+        kept.extend_from_slice(self.lines.get(next..).unwrap_or_default());
+        self.lines = kept;
         if which.len() == extents.len() {
             self.put_behind_colon(line, column, " []")?;
         }
         self.parse()?;
+        let which: HashSet<&usize> = which.iter().collect();
         Ok(items.into_iter().enumerate().filter(|(index, _)| which.contains(index)).map(|(_, item)| item).collect())
     }
 

@@ -3,12 +3,12 @@
 use std::io::Write as _;
 
 use anyhow::{Context as _, Result};
-use api::well_known::CONDITION_POD_SCHEDULED;
 use api::core::v1::{Node, Pod, Taint};
 use api::json::{self, Value};
 use api::resource::v1::ResourceClaim;
-use client::objects::Selection;
+use api::well_known::CONDITION_POD_SCHEDULED;
 use client::Client;
+use client::objects::Selection;
 
 use super::stories::Story;
 use crate::style::Style;
@@ -39,7 +39,9 @@ pub(super) fn title(story: &Story, style: Style) -> String {
 /// The first block with this key, as far out to the left as it goes.
 fn excerpt<'t>(text: &'t str, field: &str) -> Vec<&'t str> {
     let depth = |line: &str| line.len().saturating_sub(line.trim_start().len());
-    let mut lines = text.lines().skip_while(|line| line.trim_start() != field && !line.trim_start().starts_with(&format!("{field} #")));
+    let mut lines = text
+        .lines()
+        .skip_while(|line| line.trim_start() != field && !line.trim_start().starts_with(&format!("{field} #")));
     let Some(first) = lines.next() else { return Vec::new() };
     let own = depth(first);
     let belongs = |line: &&str| depth(line) > own || (depth(line) == own && line.trim_start().starts_with("- "));
@@ -55,20 +57,20 @@ pub(super) fn refusal(pod: &Pod) -> Option<&str> {
 
 /// Result of a story.
 #[derive(Debug)]
-pub(super) struct Shown {
+pub(super) struct StoryResult {
     pods: Vec<Pod>,
     nodes: Vec<Node>,
     claims: Vec<ResourceClaim>,
     table: Vec<Vec<String>>,
 }
 
-impl Shown {
+impl StoryResult {
     /// Reads the result from the server.
     pub(super) async fn collect(client: &Client, story: &Story) -> Result<Self> {
         let all = Selection::default();
         let pods = client.objects::<Pod>().list(&all).await?.items;
         let claims = client.objects::<ResourceClaim>().list(&all).await?.items;
-        let is_told = |name: &str| story.pods.iter().any(|(pod, _)| *pod == name);
+        let is_reported = |name: &str| story.pods.iter().any(|(pod, _)| *pod == name);
         let table = match story.table {
             None => Vec::new(),
             Some((plural, _)) => {
@@ -77,8 +79,8 @@ impl Shown {
                 rows(&json::parse(&answer).context("the table cannot be read")?)
             }
         };
-        Ok(Shown {
-            pods: pods.into_iter().filter(|pod| is_told(&pod.metadata.name)).collect(),
+        Ok(StoryResult {
+            pods: pods.into_iter().filter(|pod| is_reported(&pod.metadata.name)).collect(),
             nodes: client.objects::<Node>().list(&all).await?.items,
             claims,
             table,
@@ -148,16 +150,24 @@ fn is_of(claim: &ResourceClaim, pod: &Pod) -> bool {
 fn rows(table: &Value) -> Vec<Vec<String>> {
     let list = |value: &Value, key: &str| value.get(key).and_then(Value::as_array).unwrap_or_default().to_vec();
     let columns = list(table, "columnDefinitions");
-    let is_shown: Vec<bool> = columns.iter().map(|it| it.get("priority").and_then(Value::as_i64).unwrap_or(0) == 0).collect();
+    let is_shown: Vec<bool> =
+        columns.iter().map(|it| it.get("priority").and_then(Value::as_i64).unwrap_or(0) == 0).collect();
     let mut rows = vec![columns.iter().map(|it| it.text("name").to_uppercase()).collect::<Vec<_>>()];
     for row in list(table, "rows") {
         let cells = list(&row, "cells");
-        rows.push(cells.iter().map(|cell| match cell {
-            Value::String(text) => text.to_string(),
-            Value::Null => String::new(),
-            other => json::to_string(other),
-        }).collect());
+        rows.push(
+            cells
+                .iter()
+                .map(|cell| match cell {
+                    Value::String(text) => text.to_string(),
+                    Value::Null => String::new(),
+                    other => json::to_string(other),
+                })
+                .collect(),
+        );
     }
-    let shown = |row: Vec<String>| row.into_iter().zip(&is_shown).filter(|(_, is_shown)| **is_shown).map(|(cell, _)| cell).collect();
+    let shown = |row: Vec<String>| {
+        row.into_iter().zip(&is_shown).filter(|(_, is_shown)| **is_shown).map(|(cell, _)| cell).collect()
+    };
     rows.into_iter().map(shown).collect()
 }

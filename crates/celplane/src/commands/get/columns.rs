@@ -14,13 +14,13 @@ const DEFINITIONS: Resource =
     Resource::new("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition");
 
 /// A custom resource, and its columns.
-pub(super) struct Shown {
+pub(super) struct PrintedResource {
     pub(super) resource: Resource,
     pub(super) is_namespaced: bool,
     pub(super) columns: Columns,
 }
 
-impl Shown {
+impl PrintedResource {
     /// Finds the definition that a word means, and its columns.
     pub(super) async fn load(client: &Client, word: &str, file: Option<&str>) -> Result<Self> {
         let mut definition = find(client, word).await?;
@@ -30,15 +30,7 @@ impl Shown {
             definition = given.clone().unwrap_or_default();
         }
         let environments = Environments::new()?;
-        let context = Context {
-            features: Features::all_proposals(),
-            expressions: &environments,
-            namespace: "",
-            now: "",
-            uid: "",
-            name_suffix: "",
-            namespace_allows_admin_access: false,
-        };
+        let context = Context::without_request(Features::all_proposals(), &environments);
         if let Err(errors) = registry::annotations::merge("CustomResourceDefinition", &mut definition, &context) {
             bail!("{}", errors.message());
         }
@@ -99,14 +91,14 @@ fn version_mut<'d>(definition: &'d mut Value, name: &str) -> Option<&'d mut Valu
 
 /// Reads a list of columns, or a definition.
 fn read_file(name: &str) -> Result<Value> {
-    let text = crate::input_file::read_text(std::path::Path::new(name)).with_context(|| format!("cannot read `{name}`"))?;
+    let text =
+        crate::input_file::read_text(std::path::Path::new(name)).with_context(|| format!("cannot read `{name}`"))?;
     let (documents, error) = api::yaml::parse_documents(&text);
     if let Some(error) = error {
         bail!("`{name}`: {}", error.message);
     }
-    let is_usable = |value: &Value| {
-        matches!(value, Value::Array(_)) || value.str_at(&["kind"]) == Some("CustomResourceDefinition")
-    };
+    let is_usable =
+        |value: &Value| matches!(value, Value::Array(_)) || value.str_at(&["kind"]) == Some("CustomResourceDefinition");
     let found = documents.into_iter().map(|document| document.value).find(is_usable);
     found.ok_or_else(|| anyhow!("`{name}` holds neither a list of columns nor a CustomResourceDefinition"))
 }

@@ -10,7 +10,7 @@ use api::json_path::JsonPath;
 use api::time::Timestamp;
 use registry::custom_resource::printer_columns::{Column, REQUEST_COST_DEFAULT, Request};
 
-use super::columns::Shown;
+use super::columns::PrintedResource;
 
 /// Spaces behind a cell, and the least width of a column, as in kubectl.
 const PADDING: usize = 3;
@@ -18,7 +18,7 @@ const WIDTH_MIN: usize = 6;
 
 /// Writes tables of one resource; the widths of earlier tables are kept.
 pub(super) struct Rows<'s> {
-    shown: &'s Shown,
+    shown: &'s PrintedResource,
     is_wide: bool,
     with_namespace: bool,
     headers: bool,
@@ -27,7 +27,7 @@ pub(super) struct Rows<'s> {
 }
 
 impl<'s> Rows<'s> {
-    pub(super) fn new(shown: &'s Shown, is_wide: bool, with_namespace: bool, no_headers: bool) -> Self {
+    pub(super) fn new(shown: &'s PrintedResource, is_wide: bool, with_namespace: bool, no_headers: bool) -> Self {
         Self { shown, is_wide, with_namespace, headers: !no_headers, widths: Vec::new(), warnings: Vec::new() }
     }
 

@@ -50,7 +50,7 @@ impl Cluster {
         Ok(Self { features, environments: Some(Environments::new()?), ..Self::default() })
     }
 
-    /// Adds objects. What is added on top is always expanded, also where it comes from a server.
+    /// Adds objects. Workloads of `--add` are always expanded to pods, even if they come from a server.
     pub(super) fn add(&mut self, manifests: Vec<Manifest>, is_more: bool) -> Result<()> {
         for manifest in manifests {
             self.add_one(&manifest, is_more).with_context(|| manifest.title())?;

@@ -7,7 +7,7 @@ use api::core::v1::Node;
 use api::features::Features;
 
 use super::cluster::Cluster;
-use super::play::{Played, Rules, play};
+use super::play::{Rules, SimulationResult, play};
 use crate::manifests;
 
 /// More nodes than this are not tried.
@@ -46,7 +46,7 @@ pub(super) fn template(path: &Path, features: Features) -> Result<Node> {
 ///
 /// # Errors
 /// The cluster cannot be simulated.
-pub(super) fn fit(cluster: &mut Cluster, mut template: Node, rules: &Rules) -> Result<(Fit, Played)> {
+pub(super) fn fit(cluster: &mut Cluster, mut template: Node, rules: &Rules) -> Result<(Fit, SimulationResult)> {
     let name = template.metadata.name.to_string();
     // A name that no other node begins with.
     while cluster.nodes.iter().any(|(node, _)| node.metadata.name.starts_with(template.metadata.name.as_str())) {

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
-use api::well_known::LABEL_HOSTNAME;
 use api::core::v1::{Node, Pod, PodResourceClaimStatus};
 use api::features::Features;
 use api::json::{Text, Value};
 use api::meta::v1::Object as _;
 use api::resource::v1::ResourceClaim;
+use api::well_known::LABEL_HOSTNAME;
 use matching::Matcher;
 use scheduling::cluster::{Devices, Object};
 use scheduling::config::Configuration;
@@ -38,7 +38,7 @@ pub(super) struct Rules {
 
 /// Result of a simulation.
 #[derive(Debug, Default)]
-pub(super) struct Played {
+pub(super) struct SimulationResult {
     /// Pods that got a node, in the order in which they did.
     pub(super) placed: Vec<PlacedPod>,
     /// Pods without a node, by name.
@@ -51,7 +51,7 @@ pub(super) struct Played {
     pub(super) attempts: usize,
     /// Elapsed virtual time.
     pub(super) virtual_time: Duration,
-    /// and how much real time the attempts took.
+    /// Processor time of the attempts.
     pub(super) took: Duration,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct NodeUse {
     pub(super) pods_max: i64,
 }
 
-impl Played {
+impl SimulationResult {
     /// Whether every pod has its place and none had to go.
     pub(super) fn is_well(&self) -> bool {
         self.pending.is_empty() && self.preempted.is_empty()
@@ -92,7 +92,7 @@ impl Played {
 }
 
 /// Plays a cluster.
-pub(super) fn play(cluster: &Cluster, rules: &Rules) -> Result<Played> {
+pub(super) fn play(cluster: &Cluster, rules: &Rules) -> Result<SimulationResult> {
     let mut core = make_core(rules)?;
     let now = Duration::ZERO;
     for object in &cluster.objects {
@@ -119,16 +119,17 @@ pub(super) fn play(cluster: &Cluster, rules: &Rules) -> Result<Played> {
     let mut playing = Simulation {
         core,
         now,
-        played: Played::default(),
+        played: SimulationResult::default(),
         said: BTreeMap::new(),
         tried: HashSet::new(),
         with_scores: rules.with_scores,
         progress: Progress::new(waiting),
     };
-    let started = Instant::now();
+    // Other programs on the machine would count in the time of the clock.
+    let started = client::costly::thread_time();
     playing.run();
     playing.progress.clear();
-    playing.played.took = started.elapsed();
+    playing.played.took = client::costly::thread_time().saturating_sub(started);
     playing.played.virtual_time = playing.now;
     Ok(playing.finish(&names))
 }
@@ -180,7 +181,9 @@ fn claims_for(pod: &mut Pod, cluster: &Cluster) -> Result<Vec<ResourceClaim>> {
             continue;
         }
         // Without the template there is no claim, and the scheduler reports it.
-        let Some(spec) = cluster.claim_templates.get(&(pod.metadata.namespace.clone(), template.clone())) else { continue };
+        let Some(spec) = cluster.claim_templates.get(&(pod.metadata.namespace.clone(), template.clone())) else {
+            continue;
+        };
         let name = format!("{}-{}", pod.metadata.name, used.name);
         claims.push(ResourceClaim::read(&claim_document(pod, &used.name, &name, spec))?);
         pod.status
@@ -210,7 +213,7 @@ fn claim_document(pod: &Pod, used: &str, name: &str, spec: &Value) -> Value {
 struct Simulation {
     core: Scheduler,
     now: Duration,
-    played: Played,
+    played: SimulationResult,
     /// Last messages about waiting pods, by UID.
     said: BTreeMap<Text, (String, String)>,
     /// Pods without success since the last change.
@@ -276,18 +279,21 @@ impl Simulation {
         }
     }
 
-    fn finish(mut self, names: &HashMap<Text, String>) -> Played {
+    fn finish(mut self, names: &HashMap<Text, String>) -> SimulationResult {
         let preempted: HashSet<String> = self.played.preempted.iter().map(|(pod, _, _)| pod.clone()).collect();
         // A pod that was placed and then had to go is not placed.
         self.played.placed.retain(|placed| !preempted.contains(&placed.pod));
         let done: HashSet<&str> = self.played.placed.iter().map(|placed| placed.pod.as_str()).collect();
         let mut pending: Vec<PendingPod> = self.said.into_values().map(|(pod, why)| PendingPod { pod, why }).collect();
         let said: HashSet<String> = pending.iter().map(|pending| pending.pod.clone()).collect();
-        let silent = names.values().filter(|name| {
-            !done.contains(name.as_str()) && !said.contains(*name) && !preempted.contains(*name)
-        });
+        let silent = names
+            .values()
+            .filter(|name| !done.contains(name.as_str()) && !said.contains(*name) && !preempted.contains(*name));
         // Closed gates, and schedulers that are not in the configuration.
-        pending.extend(silent.map(|pod| PendingPod { pod: pod.clone(), why: "not scheduled: it has scheduling gates, or names another scheduler".to_owned() }));
+        pending.extend(silent.map(|pod| PendingPod {
+            pod: pod.clone(),
+            why: "not scheduled: it has scheduling gates, or names another scheduler".to_owned(),
+        }));
         pending.sort_by(|one, other| one.pod.cmp(&other.pod));
         self.played.pending = pending;
         let nodes = self.core.cluster().cache.nodes().map(|node| {

@@ -7,7 +7,7 @@ use std::io::Write as _;
 use api::json::{self, Value};
 
 use super::fit::Fit;
-use super::play::{NodeUse, Played};
+use super::play::{NodeUse, SimulationResult};
 use crate::style::Style;
 use crate::table;
 
@@ -17,7 +17,7 @@ const NODES_MAX: usize = 50;
 const PODS_MAX: usize = 10;
 
 /// For people.
-pub(super) fn text(played: &Played, wide: bool, fit: Option<&Fit>, style: Style) -> anyhow::Result<()> {
+pub(super) fn text(played: &SimulationResult, wide: bool, fit: Option<&Fit>, style: Style) -> anyhow::Result<()> {
     let mut text = String::new();
     if wide {
         placements(&mut text, played);
@@ -33,7 +33,7 @@ pub(super) fn text(played: &Played, wide: bool, fit: Option<&Fit>, style: Style)
 }
 
 /// The answer to `--fit-nodes`.
-fn fit_sentence(fit: &Fit, played: &Played, style: Style) -> String {
+fn fit_sentence(fit: &Fit, played: &SimulationResult, style: Style) -> String {
     let Fit { template, nodes, pending_with_less } = fit;
     if !played.pending.is_empty() {
         let stays = match played.pending.len() {
@@ -54,7 +54,7 @@ fn fit_sentence(fit: &Fit, played: &Played, style: Style) -> String {
     }
 }
 
-fn placements(text: &mut String, played: &Played) {
+fn placements(text: &mut String, played: &SimulationResult) {
     let mut rows = vec![["POD", "NODE", "SCORE", "BY PLUGIN", "DEVICES"].map(ToOwned::to_owned).to_vec()];
     for placed in &played.placed {
         let (score, parts) = match &placed.score {
@@ -65,14 +65,15 @@ fn placements(text: &mut String, played: &Played) {
                 (score.to_string(), parts.join(","))
             }
         };
-        let devices: Vec<String> = placed.devices.iter().map(|(claim, devices)| format!("{claim}: {}", devices.join(" "))).collect();
+        let devices: Vec<String> =
+            placed.devices.iter().map(|(claim, devices)| format!("{claim}: {}", devices.join(" "))).collect();
         rows.push(vec![placed.pod.clone(), placed.node.to_string(), score, parts, devices.join("; ")]);
     }
     table::write(text, &rows);
     text.push('\n');
 }
 
-fn pending(text: &mut String, played: &Played, style: Style) {
+fn pending(text: &mut String, played: &SimulationResult, style: Style) {
     // Many pods, few reasons.
     let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for pending in &played.pending {
@@ -84,7 +85,7 @@ fn pending(text: &mut String, played: &Played, style: Style) {
     }
 }
 
-fn preempted(text: &mut String, played: &Played, style: Style) {
+fn preempted(text: &mut String, played: &SimulationResult, style: Style) {
     for (pod, node, by) in &played.preempted {
         let _ = writeln!(text, "{} {pod} on {node} by {by}", style.warning("preempted:"));
     }
@@ -124,12 +125,14 @@ fn nodes(text: &mut String, nodes: &[NodeUse]) {
 fn fullness(text: &mut String, nodes: &[NodeUse]) {
     let tenth = |(used, of): (i64, i64)| used.saturating_mul(10).checked_div(of).unwrap_or(0).clamp(0, 10);
     let mut rows = vec![["FULL", "NODES BY CPU", "NODES BY MEMORY", "NODES BY PODS"].map(ToOwned::to_owned).to_vec()];
-    let count = |at: i64, of: &dyn Fn(&NodeUse) -> (i64, i64)| nodes.iter().filter(|node| tenth(of(node)) == at).count();
+    let count =
+        |at: i64, of: &dyn Fn(&NodeUse) -> (i64, i64)| nodes.iter().filter(|node| tenth(of(node)) == at).count();
     for at in 0..=10 {
         let pods = |node: &NodeUse| (i64::try_from(node.pods).unwrap_or(i64::MAX), node.pods_max);
         let counts = [count(at, &|node| node.milli_cpu), count(at, &|node| node.memory), count(at, &pods)];
         if counts != [0, 0, 0] {
-            let label = if at == 10 { "100%".to_owned() } else { format!("{0}0–{0}9%", at).replace("00–09", "0–9") };
+            let label =
+                if at == 10 { "100%".to_owned() } else { format!("{0}0–{0}9%", at).replace("00–09", "0–9") };
             let mut row = vec![label];
             row.extend(counts.map(|count| count.to_string()));
             rows.push(row);
@@ -139,17 +142,18 @@ fn fullness(text: &mut String, nodes: &[NodeUse]) {
     text.push('\n');
 }
 
-fn summary(text: &mut String, played: &Played, style: Style) {
+fn summary(text: &mut String, played: &SimulationResult, style: Style) {
     let pending = format!("{} pending", played.pending.len());
     let pending = if played.pending.is_empty() { pending } else { style.bad(pending) };
     let _ = write!(text, "{}, {pending}", style.good(format!("{} placed", played.placed.len())));
     if !played.preempted.is_empty() {
         let _ = write!(text, ", {}", style.warning(format!("{} preempted", played.preempted.len())));
     }
-    let per = u32::try_from(played.attempts).ok().and_then(|attempts| played.took.checked_div(attempts)).unwrap_or_default();
+    let per =
+        u32::try_from(played.attempts).ok().and_then(|attempts| played.took.checked_div(attempts)).unwrap_or_default();
     let _ = writeln!(
         text,
-        ", {} nodes; {} attempts in {:.1?} ({per:.1?} each), {} s of virtual time",
+        ", {} nodes; {} attempts in {:.1?} of processor time ({per:.1?} each), {} s of virtual time",
         played.nodes.len(),
         played.attempts,
         played.took,
@@ -158,7 +162,7 @@ fn summary(text: &mut String, played: &Played, style: Style) {
 }
 
 /// Prints the differences of another configuration.
-pub(super) fn comparison(first: &Played, other: &Played, style: Style) -> anyhow::Result<()> {
+pub(super) fn comparison(first: &SimulationResult, other: &SimulationResult, style: Style) -> anyhow::Result<()> {
     let mut text = String::new();
     let moves = moves(first, other);
     let mut rows = vec![["POD", "FIRST", "OTHER"].map(ToOwned::to_owned).to_vec()];
@@ -177,9 +181,10 @@ pub(super) fn comparison(first: &Played, other: &Played, style: Style) -> anyhow
 }
 
 /// Figures of both, side by side.
-fn figures(text: &mut String, first: &Played, other: &Played) {
+fn figures(text: &mut String, first: &SimulationResult, other: &SimulationResult) {
     let mut rows = vec![["", "FIRST", "OTHER"].map(ToOwned::to_owned).to_vec()];
-    let mut row = |name: &str, of: &dyn Fn(&Played) -> String| rows.push(vec![name.to_owned(), of(first), of(other)]);
+    let mut row =
+        |name: &str, of: &dyn Fn(&SimulationResult) -> String| rows.push(vec![name.to_owned(), of(first), of(other)]);
     row("pods placed", &|played| played.placed.len().to_string());
     row("pods pending", &|played| played.pending.len().to_string());
     row("pods preempted", &|played| played.preempted.len().to_string());
@@ -192,12 +197,12 @@ fn figures(text: &mut String, first: &Played, other: &Played) {
     text.push('\n');
 }
 
-fn fullest(played: &Played, of: fn(&NodeUse) -> (i64, i64)) -> String {
+fn fullest(played: &SimulationResult, of: fn(&NodeUse) -> (i64, i64)) -> String {
     let share = |(used, of): (i64, i64)| used.saturating_mul(100).checked_div(of).unwrap_or_default();
     played.nodes.iter().map(of).max_by_key(|it| share(*it)).map_or_else(|| "-".to_owned(), percent)
 }
 
-fn total(played: &Played, of: fn(&NodeUse) -> (i64, i64)) -> String {
+fn total(played: &SimulationResult, of: fn(&NodeUse) -> (i64, i64)) -> String {
     let sum = |(used, all): (i64, i64), (more, of): (i64, i64)| (used.saturating_add(more), all.saturating_add(of));
     percent(played.nodes.iter().map(of).fold((0, 0), sum))
 }
@@ -215,21 +220,26 @@ fn natural(name: &str) -> Vec<(String, u64)> {
     parts
 }
 
-fn moves(first: &Played, other: &Played) -> Vec<(String, String, String)> {
+fn moves(first: &SimulationResult, other: &SimulationResult) -> Vec<(String, String, String)> {
     const PENDING: &str = "<pending>";
-    let places = |played: &Played| -> HashMap<String, String> {
+    let places = |played: &SimulationResult| -> HashMap<String, String> {
         played.placed.iter().map(|placed| (placed.pod.clone(), placed.node.to_string())).collect()
     };
     let (before, after) = (places(first), places(other));
     let mut pods: Vec<&String> = before.keys().chain(after.keys().filter(|pod| !before.contains_key(*pod))).collect();
     pods.sort_by_cached_key(|pod| natural(pod));
-    let place = |places: &HashMap<String, String>, pod: &str| places.get(pod).map_or(PENDING, String::as_str).to_owned();
+    let place =
+        |places: &HashMap<String, String>, pod: &str| places.get(pod).map_or(PENDING, String::as_str).to_owned();
     let all = pods.into_iter().map(|pod| (pod.clone(), place(&before, pod), place(&after, pod)));
     all.filter(|(_, from, to)| from != to).collect()
 }
 
 /// For programs.
-pub(super) fn json(played: &Played, other: Option<&Played>, fit: Option<&Fit>) -> anyhow::Result<()> {
+pub(super) fn json(
+    played: &SimulationResult,
+    other: Option<&SimulationResult>,
+    fit: Option<&Fit>,
+) -> anyhow::Result<()> {
     let mut document = document(played);
     if let (Some(fit), Some(fields)) = (fit, document.as_object_mut()) {
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
@@ -242,14 +252,15 @@ pub(super) fn json(played: &Played, other: Option<&Played>, fit: Option<&Fit>) -
     }
     if let (Some(other), Some(fields)) = (other, document.as_object_mut()) {
         fields.insert("compared", self::document(other));
-        let moves = moves(played, other).into_iter().map(|(pod, from, to)| api::json!({"pod": pod, "from": from, "to": to}));
+        let moves =
+            moves(played, other).into_iter().map(|(pod, from, to)| api::json!({"pod": pod, "from": from, "to": to}));
         fields.insert("moves", Value::Array(moves.collect()));
     }
     let text = json::to_pretty_string(&document, "  ");
     Ok(writeln!(crate::output::stdout(), "{text}")?)
 }
 
-fn document(played: &Played) -> Value {
+fn document(played: &SimulationResult) -> Value {
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let placed = played.placed.iter().map(|placed| {
         let mut object = json::Object::new();
@@ -269,9 +280,10 @@ fn document(played: &Played) -> Value {
         Value::Object(object)
     });
     let pending = played.pending.iter().map(|it| api::json!({"pod": (it.pod.as_str()), "message": (it.why.as_str())}));
-    let preempted = played.preempted.iter().map(|(pod, node, by)| {
-        api::json!({"pod": (pod.as_str()), "node": (node.as_str()), "by": (by.as_str())})
-    });
+    let preempted = played
+        .preempted
+        .iter()
+        .map(|(pod, node, by)| api::json!({"pod": (pod.as_str()), "node": (node.as_str()), "by": (by.as_str())}));
     let nodes = played.nodes.iter().map(|node| {
         api::json!({
             "name": (node.name.as_str()),

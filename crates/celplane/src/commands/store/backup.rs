@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use anyhow::{Context as _, anyhow};
 use client::Client;
 use store::backup::Reader;
-use store::{Embedded, backup};
+use store::{EmbeddedStore, backup};
 
-use crate::output::print_line;
 use super::{Place, explain};
+use crate::output::print_line;
 
 /// The server's path for this.
 const PATH: &str = "/store/backup";
@@ -89,7 +89,7 @@ pub(super) fn write(place: &Place, kubeconfig: Option<&Path>, to: &Path) -> anyh
     match (store, kubeconfig) {
         (None, None) => {}
         (None, Some(kubeconfig)) => from_server(kubeconfig, &mut file)?,
-        (Some(store), _) => match Embedded::snapshot_of(store) {
+        (Some(store), _) => match EmbeddedStore::snapshot_of(store) {
             Err(store::Error::Locked { .. }) => from_server(&place.data_dir.join("admin.kubeconfig"), &mut file)?,
             snapshot => from_file(snapshot.map_err(|error| explain(error, "read the store"))?, &mut file)?,
         },

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use store::Embedded;
+use store::EmbeddedStore;
 
-use crate::output::print_line;
 use super::{Place, backup, explain};
+use crate::output::print_line;
 
 /// Read the whole store, or a backup, and report damage
 #[derive(clap::Args)]
@@ -32,7 +32,7 @@ impl Arguments {
             }
             _ => None,
         };
-        let report = Embedded::check(&path, judge).map_err(|error| explain(error, "check the store"))?;
+        let report = EmbeddedStore::check(&path, judge).map_err(|error| explain(error, "check the store"))?;
         print_line!("{}", path.display())?;
         print_line!("  revision       {} (history since {})", report.revision, report.compacted)?;
         print_line!("  objects        {} in {} bytes", report.keys, report.bytes)?;
@@ -47,7 +47,9 @@ impl Arguments {
                 Ok(ExitCode::SUCCESS)
             }
             count => {
-                print_line!("{count} problems; `celplane store restore` creates a new store from a backup, and `celplane store salvage` writes all readable objects to a backup")?;
+                print_line!(
+                    "{count} problems; `celplane store restore` creates a new store from a backup, and `celplane store salvage` writes all readable objects to a backup"
+                )?;
                 Ok(ExitCode::FAILURE)
             }
         }

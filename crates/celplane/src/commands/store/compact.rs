@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use store::Embedded;
+use store::EmbeddedStore;
 
-use crate::output::print_line;
 use super::{Place, explain};
 use crate::dry_run::{DryRun, NOTHING_DONE};
+use crate::output::print_line;
 
 /// Delete all history and shrink the file as far as possible; a running server does this automatically after
 /// many deletes
@@ -27,7 +27,7 @@ impl Arguments {
             print_line!("{text}\n{NOTHING_DONE}")?;
             return Ok(ExitCode::SUCCESS);
         }
-        let (before, after) = Embedded::shrink(&path).map_err(|error| explain(error, "compact the store"))?;
+        let (before, after) = EmbeddedStore::shrink(&path).map_err(|error| explain(error, "compact the store"))?;
         print_line!("{}: {before} bytes before, {after} bytes now", path.display())?;
         Ok(ExitCode::SUCCESS)
     }
@@ -36,7 +36,7 @@ impl Arguments {
 /// Describes what would be kept. The file stays as it is.
 fn rehearse(path: &Path) -> Result<String, store::Error> {
     let (mut count, mut bytes) = (0_u64, 0_usize);
-    for entry in Embedded::snapshot_of(path)? {
+    for entry in EmbeddedStore::snapshot_of(path)? {
         let entry = entry?;
         count = count.saturating_add(1);
         bytes = bytes.saturating_add(entry.key.len()).saturating_add(entry.value.len());

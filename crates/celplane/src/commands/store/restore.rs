@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, anyhow};
-use store::Embedded;
+use store::EmbeddedStore;
 use store::backup::Reader;
 
-use crate::output::print_line;
 use super::{Place, explain};
 use crate::dry_run::{DryRun, NOTHING_DONE};
+use crate::output::print_line;
 
 /// Create a store from a backup
 #[derive(clap::Args)]
@@ -56,7 +56,7 @@ impl Arguments {
         }
         let file = File::open(&self.backup).with_context(|| format!("cannot read `{}`", self.backup.display()))?;
         let reader = Reader::new(BufReader::new(file)).context("cannot read the backup")?;
-        let count = Embedded::restore(&path, reader, self.skip_revisions)
+        let count = EmbeddedStore::restore(&path, reader, self.skip_revisions)
             .map_err(|error| explain(error, "restore the store"))?;
         // Only now: an output that cannot be written must not end the work half way.
         if let Some(aside) = aside {
@@ -83,7 +83,7 @@ impl Arguments {
         if aside.try_exists()? {
             return Err(anyhow!("`{}` exists: it was left by an earlier restore", aside.display()));
         }
-        if let Err(error @ store::Error::Locked { .. }) = Embedded::snapshot_of(path).map(drop) {
+        if let Err(error @ store::Error::Locked { .. }) = EmbeddedStore::snapshot_of(path).map(drop) {
             return Err(explain(error, "replace the store"));
         }
         Ok(Some(aside))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use store::{Embedded, Salvage, Salvaged, backup};
+use store::{EmbeddedStore, Salvage, SalvagedKey, backup};
 
 use super::{Place, explain};
 use crate::output::print_line;
@@ -33,7 +33,7 @@ impl Arguments {
     /// Exit code 0: everything was read; 1: something was not, and is listed.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let path = self.place.existing_file()?;
-        let mut salvage = Embedded::salvage(&path).map_err(|error| explain(error, "read the store"))?;
+        let mut salvage = EmbeddedStore::salvage(&path).map_err(|error| explain(error, "read the store"))?;
         let (losses, revision, count) = super::backup::create(&self.backup, |to| write(&mut salvage, to))?;
         print_line!("Wrote {count} objects as of revision {revision} to {}", self.backup.display())?;
         for problem in &salvage.problems {
@@ -62,12 +62,12 @@ fn write(salvage: &mut Salvage, to: &Path) -> anyhow::Result<Losses> {
     let (mut losses, mut count) = (Losses::default(), 0_u64);
     for object in salvage {
         let kept = match object {
-            Salvaged::Whole(kept) => kept,
-            Salvaged::Older(kept, unreadable) => {
+            SalvagedKey::Whole(kept) => kept,
+            SalvagedKey::Older(kept, unreadable) => {
                 losses.older.push((kept.key.to_string(), unreadable, kept.revision));
                 kept
             }
-            Salvaged::Lost(key) => {
+            SalvagedKey::Lost(key) => {
                 losses.lost.push(key.to_string());
                 continue;
             }

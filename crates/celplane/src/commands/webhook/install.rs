@@ -25,7 +25,17 @@ pub(super) struct Arguments {
     /// Set this `schedulerName` for pods with annotations that name the default scheduler
     #[arg(long)]
     assign_scheduler: bool,
+    /// Send pods with persistent volume claims to the webhook, which reads the annotations of their volumes
+    #[arg(long)]
+    volumes: bool,
 }
+
+/// Condition by which pods with volume claims reach the webhook, in both configurations.
+const HAS_VOLUME_CLAIMS: &str = " ||\n      \
+    request.operation == 'CREATE' && object.spec.?volumes.orValue([]).exists(v, has(v.persistentVolumeClaim))";
+/// Permission to look up these claims and their volumes.
+const VOLUME_RULE: &str =
+    "- {apiGroups: [\"\"], resources: [persistentvolumeclaims, persistentvolumes], verbs: [get]}\n";
 
 impl Arguments {
     /// Prints the manifests.
@@ -44,8 +54,12 @@ impl Arguments {
 
     fn manifests(&self) -> String {
         let assign = if self.assign_scheduler { ", --assign-scheduler" } else { "" };
+        let (volumes, condition, rule) =
+            if self.volumes { (", --volumes", HAS_VOLUME_CLAIMS, VOLUME_RULE) } else { ("", "", "") };
         MANIFESTS
-            .replace("SCHEDULERASSIGN", &format!("{}{assign}", self.scheduler_name))
+            .replace("SCHEDULERASSIGN", &format!("{}{assign}{volumes}", self.scheduler_name))
+            .replace("HASVOLUMECLAIMS", condition)
+            .replace("# VOLUMERULE\n", rule)
             .replace("SCHEDULER", &self.scheduler_name)
             .replace("NAMESPACE", &self.namespace)
             .replace("IMAGE", &self.image)
@@ -63,17 +77,21 @@ mod tests {
             namespace: "placement".to_owned(),
             scheduler_name: "celplane".to_owned(),
             assign_scheduler: true,
+            volumes: true,
         };
         let text = arguments.manifests();
-        assert!(text.contains("--scheduler-names, celplane, --assign-scheduler]"));
+        assert!(text.contains("--scheduler-names, celplane, --assign-scheduler, --volumes]"));
+        assert_eq!(text.matches("has(v.persistentVolumeClaim)").count(), 2);
+        let plain = Arguments { assign_scheduler: false, volumes: false, ..arguments }.manifests();
+        assert!(plain.contains("--scheduler-names, celplane]") && !plain.contains("persistentVolumeClaim)"));
         let (documents, error) = api::yaml::parse_documents(&text);
         assert!(error.is_none(), "{error:?}");
         let kinds: Vec<&str> = documents.iter().filter_map(|it| it.value.str_at(&["kind"])).collect();
         for kind in ["Service", "Secret", "ValidatingAdmissionPolicy", "MutatingWebhookConfiguration"] {
             assert!(kinds.contains(&kind), "{kind}");
         }
-        for word in ["NAMESPACE", "IMAGE", "SCHEDULER"] {
-            assert!(!text.contains(word), "{word}");
+        for word in ["NAMESPACE", "IMAGE", "SCHEDULER", "VOLUME"] {
+            assert!(!text.contains(word) && !plain.contains(word), "{word}");
         }
     }
 }

@@ -5,24 +5,25 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use api::well_known::LABEL_HOSTNAME;
-use api::features::Features;
 use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, PodSpec};
+use api::features::Features;
 use api::json::{Value, from_value};
 use api::resource::v1::{ResourceClaim, ResourceClaimTemplate};
 use api::storage::v1::StorageClass;
+use api::well_known::LABEL_HOSTNAME;
 use scheduling::cluster::Object;
 
 use crate::connection::ConnectionArguments;
-use crate::gated_uses::pod_spec_path;
+use crate::gated_uses::{self, Needs, pod_spec_path};
 use crate::live;
 use crate::manifests::{self, Manifest, merged};
 use crate::scheduling_objects::object_of;
 
-
 /// A pod and its surroundings.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
+    /// Paths of the pod's fields that depend on feature gates.
+    pub(super) gated_fields: Vec<(String, Needs)>,
     /// Kind, namespace and name of what holds the pod's specification.
     pub(super) title: String,
     /// The pod's namespace.
@@ -55,7 +56,7 @@ pub(super) struct Cluster {
 
 /// The requested pod and cluster.
 #[derive(Debug)]
-pub(super) struct Asked<'a> {
+pub(super) struct PodQuery<'a> {
     /// A file with the pod; without, it is one of the cluster.
     pub(super) pod: Option<&'a str>,
     /// Kind in the cluster: a pod, or its workload.
@@ -74,7 +75,7 @@ pub(super) struct Asked<'a> {
 
 impl Cluster {
     /// Reads the pod and the cluster.
-    pub(super) fn load(asked: &Asked<'_>) -> anyhow::Result<Self> {
+    pub(super) fn load(asked: &PodQuery<'_>) -> anyhow::Result<Self> {
         let mut cluster = Cluster::default();
         let mut found = None;
         let is_named = |manifest: &Manifest| {
@@ -125,6 +126,7 @@ impl Cluster {
         let spec = pod_spec_path(manifest.kind()).and_then(|path| manifest.value.at(path));
         cluster.spec = spec.map(from_value).transpose().with_context(|| manifest.title())?.unwrap_or_default();
         cluster.title = manifest.title();
+        cluster.gated_fields = gated_uses::find(&manifest.value).into_iter().map(|it| (it.path, it.needs)).collect();
         cluster.namespace = manifest.value.str_at(&["metadata", "namespace"]).unwrap_or("default").to_owned();
         for source in manifests::sources(asked.filenames)? {
             for manifest in merged(source.read()?)? {
@@ -165,12 +167,12 @@ impl Cluster {
         let (owner, uid) = (self.pod.metadata.name.as_str().to_owned(), self.pod.metadata.uid.as_str().to_owned());
         let mut statuses = Vec::new();
         for wanted in &self.pod.spec.resource_claims {
-            let is_told = self.pod.status.resource_claim_statuses.iter().any(|it| it.name == wanted.name);
+            let is_reported = self.pod.status.resource_claim_statuses.iter().any(|it| it.name == wanted.name);
             let is_it = |template: &&ResourceClaimTemplate| {
                 Some(&template.metadata.name) == wanted.resource_claim_template_name.as_ref()
                     && template.metadata.namespace == self.namespace.as_str()
             };
-            let Some(template) = self.claim_templates.iter().find(is_it).filter(|_| !is_told) else { continue };
+            let Some(template) = self.claim_templates.iter().find(is_it).filter(|_| !is_reported) else { continue };
             let name = format!("{owner}-{}", wanted.name);
             let metadata = api::json!({
                 "name": (name.as_str()), "namespace": (self.namespace.as_str()), "uid": (format!("{uid}/{name}")),
@@ -180,8 +182,8 @@ impl Cluster {
             claim.metadata.annotations = template.spec.metadata.annotations.clone();
             claim.spec = template.spec.spec.clone();
             self.objects.push(Object::ResourceClaim(Arc::new(claim)));
-            let told = api::json!({"name": (wanted.name.as_str()), "resourceClaimName": (name.as_str())});
-            statuses.push(from_value(&told)?);
+            let reported = api::json!({"name": (wanted.name.as_str()), "resourceClaimName": (name.as_str())});
+            statuses.push(from_value(&reported)?);
         }
         self.pod.status.resource_claim_statuses.extend(statuses);
         Ok(())
@@ -190,8 +192,19 @@ impl Cluster {
     fn add(&mut self, manifest: &Manifest) -> anyhow::Result<()> {
         let context = || manifest.title();
         let mut value = in_stored_version(manifest).with_context(context)?;
-        let is_namespaced = !matches!(manifest.kind(), "Node" | "PersistentVolume" | "StorageClass" | "Namespace" | "DeviceClass"
-            | "ResourceSlice" | "CSINode" | "CSIDriver" | "VolumeAttachment" | "PriorityClass");
+        let is_namespaced = !matches!(
+            manifest.kind(),
+            "Node"
+                | "PersistentVolume"
+                | "StorageClass"
+                | "Namespace"
+                | "DeviceClass"
+                | "ResourceSlice"
+                | "CSINode"
+                | "CSIDriver"
+                | "VolumeAttachment"
+                | "PriorityClass"
+        );
         if is_namespaced
             && value.str_at(&["metadata", "namespace"]).is_none()
             && let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut)
@@ -237,7 +250,7 @@ impl Cluster {
     }
 }
 
-/// Gives a pod of a file what the server would give it: a uid, and the priority of its class.
+/// Sets the fields of a pod from a file that the server would set: its uid, and the priority of its class.
 fn prepare(pod: &mut Pod, priorities: &HashMap<String, i32>) {
     if pod.metadata.uid.is_empty() {
         pod.metadata.uid = format!("{}/{}", pod.metadata.namespace, pod.metadata.name).into();

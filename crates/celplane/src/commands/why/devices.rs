@@ -12,7 +12,7 @@ use api::features::Features;
 use api::json::Text;
 use api::resource::v1::{DeviceClass, ResourceClaim};
 use dra::constraints::look_ahead::LookAhead;
-use dra::explain::Explained;
+use dra::explain::{ClaimsExplanation, SearchReport};
 use dra::pools::Target;
 use dra::{Attempt, Budget, Claims, Expressions, Inventory, Narration};
 use matching::Matcher;
@@ -28,7 +28,7 @@ use crate::style::Style;
 pub(super) struct DeviceReport {
     /// Reason why the pod does not fit.
     problem: Option<String>,
-    explained: Option<Explained>,
+    explained: Option<ClaimsExplanation>,
 }
 
 /// Devices, claims and programs.
@@ -120,11 +120,11 @@ impl Devices {
 fn claims_of(cluster: &Cluster) -> Result<Vec<Arc<ResourceClaim>>, String> {
     let mut claims = Vec::new();
     for wanted in &cluster.pod.spec.resource_claims {
-        let told = cluster.pod.status.resource_claim_statuses.iter().find(|it| it.name == wanted.name);
-        let made = told.and_then(|it| it.resource_claim_name.as_ref());
+        let reported = cluster.pod.status.resource_claim_statuses.iter().find(|it| it.name == wanted.name);
+        let made = reported.and_then(|it| it.resource_claim_name.as_ref());
         let Some(name) = wanted.resource_claim_name.as_ref().or(made) else {
             match &wanted.resource_claim_template_name {
-                Some(template) if told.is_none() => {
+                Some(template) if reported.is_none() => {
                     return Err(format!("resource claim template {:?} not found", template.as_str()));
                 }
                 _ => continue,
@@ -171,6 +171,12 @@ impl DeviceReport {
             lines.push(format!("claim {}, constraint #{}: {}", constraint.claim, constraint.index, constraint.what));
             lines.extend(constraint.findings.iter().map(|it| format!("  {it}")));
         }
+        if let Some(search) = &explained.search {
+            let SearchReport { possible, evaluated, cut, cost } = search;
+            lines.push(format!(
+                "search: {evaluated} of {possible} possible sets evaluated, {cut} branches cut, cost {cost}"
+            ));
+        }
         lines
     }
 
@@ -191,8 +197,16 @@ impl DeviceReport {
             let constraints = it.constraints.iter().map(|it| {
                 json!({"claim": it.claim, "index": it.index, "constraint": it.what, "findings": it.findings})
             });
+            // Numbers above 2^53 are not exact in JSON readers, so the number of possible sets is a string.
+            let search = it.search.map(|search| {
+                json!({
+                    "possible": search.possible.to_string(), "evaluated": search.evaluated, "cut": search.cut,
+                    "cost": search.cost,
+                })
+            });
             json!({
                 "devices": it.devices, "requests": requests, "constraints": constraints.collect::<Vec<_>>(),
+                "search": search,
             })
         });
         json!({"holds": self.holds(), "problem": self.problem, "explained": explained})

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::judge::NodeReport;
-use super::scheduler::Said;
+use super::scheduler::SchedulerResult;
 use crate::style::Style;
 
 const HEADER: [&str; 7] = ["NODE", "FITS", "SCORE", "TAINTS", "NODE AFFINITY", "VOLUMES", "OTHER"];
@@ -23,7 +23,7 @@ const OWN_COLUMNS: [&str; 4] = ["NodeUnschedulable", "TaintToleration", "NodeAff
 pub(super) fn text(
     cluster: &Cluster,
     (nodes, (fitting, all)): (&[NodeReport], (usize, usize)),
-    said: &Said,
+    said: &SchedulerResult,
     is_shown: impl Fn(&str) -> bool,
     style: Style,
 ) -> io::Result<()> {
@@ -51,7 +51,7 @@ pub(super) fn text(
 }
 
 /// The result for all nodes together.
-fn verdict(cluster: &Cluster, said: &Said, style: Style, out: &mut dyn Write) -> io::Result<()> {
+fn verdict(cluster: &Cluster, said: &SchedulerResult, style: Style, out: &mut dyn Write) -> io::Result<()> {
     if let Some(node) = &cluster.runs_on {
         writeln!(out, "{}", style.dim(format!("already runs on node {node}; evaluated as if it were pending")))?;
     }
@@ -61,11 +61,14 @@ fn verdict(cluster: &Cluster, said: &Said, style: Style, out: &mut dyn Write) ->
     if let Some(message) = &said.known.message {
         writeln!(out, "{}", style.bad(message))?;
     }
+    for field in &said.closed_fields {
+        writeln!(out, "{}", style.warning(field))?;
+    }
     Ok(())
 }
 
 /// Prints the effect of preemption, the failures, and the changes that would help.
-fn advice(said: &Said, style: Style, out: &mut dyn Write) -> io::Result<()> {
+fn advice(said: &SchedulerResult, style: Style, out: &mut dyn Write) -> io::Result<()> {
     if said.has_boundless_nodes {
         writeln!(out, "{}", style.dim("nodes without status.allocatable are assumed to have capacity"))?;
     }
@@ -77,7 +80,11 @@ fn advice(said: &Said, style: Style, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}", style.warning(complaint.message()))?;
     }
     if said.known.message.is_some() {
-        let heading = if said.remedies.is_empty() { "no single change would help" } else { "any one of these changes would help:" };
+        let heading = if said.remedies.is_empty() {
+            "no single change would help"
+        } else {
+            "any one of these changes would help:"
+        };
         writeln!(out, "{}", style.bold(heading))?;
     }
     for remedy in &said.remedies {
@@ -118,10 +125,8 @@ fn row(cluster: &Cluster, node: &NodeReport) -> [String; 7] {
     let score = node.plugins.as_ref().and_then(|it| it.total).map_or_else(|| "-".to_owned(), |it| it.to_string());
     let fits = if node.fits() { "yes" } else { "no" };
     let rejections = node.plugins.iter().flat_map(|it| it.rejections());
-    let other: Vec<String> = rejections
-        .filter(|(plugin, _)| !OWN_COLUMNS.contains(plugin))
-        .map(|(_, status)| status.message())
-        .collect();
+    let other: Vec<String> =
+        rejections.filter(|(plugin, _)| !OWN_COLUMNS.contains(plugin)).map(|(_, status)| status.message()).collect();
     let other = if other.is_empty() { "none".to_owned() } else { other.join(", ") };
     [node.name.clone(), fits.to_owned(), score, taints, affinity, volumes, other]
 }
@@ -200,7 +205,8 @@ fn term(what: &str, term: &TermReason, style: Style, out: &mut dyn Write) -> io:
 fn one(label: &str, reason: &Reason, indent: &str, style: Style, out: &mut dyn Write) -> io::Result<()> {
     let verdict = if reason.holds { style.good("true") } else { style.bad("false") };
     let label = if label.is_empty() { String::new() } else { format!("{label}: ") };
-    let cost = reason.evaluation.as_ref().map(|it| style.dim(format!("  (cost {} of at most {})", it.cost, it.cost_max)));
+    let cost =
+        reason.evaluation.as_ref().map(|it| style.dim(format!("  (cost {} of at most {})", it.cost, it.cost_max)));
     writeln!(out, "{indent}{label}{} → {verdict}{}", reason.what.trim(), cost.unwrap_or_default())?;
     if let Some(detail) = &reason.detail {
         for line in detail.lines() {
@@ -219,7 +225,7 @@ fn one(label: &str, reason: &Reason, indent: &str, style: Style, out: &mut dyn W
 }
 
 /// One JSON object with every detail.
-pub(super) fn json(cluster: &Cluster, nodes: &[NodeReport], said: &Said) -> io::Result<()> {
+pub(super) fn json(cluster: &Cluster, nodes: &[NodeReport], said: &SchedulerResult) -> io::Result<()> {
     let tolerations: Vec<String> = cluster.spec.tolerations.iter().map(toleration_text).collect();
     let nodes: Vec<Value> = nodes.iter().map(|it| node_json(cluster, it)).collect();
     let mut out = io::BufWriter::new(crate::output::stdout());
@@ -233,6 +239,7 @@ pub(super) fn json(cluster: &Cluster, nodes: &[NodeReport], said: &Said) -> io::
         "gate": said.known.gate.as_ref().map(status_json), "refused": said.known.refused.as_ref().map(status_json),
         "message": said.known.message, "preemption": nomination,
         "failures": said.known.complaints.iter().map(Complaint::message).collect::<Vec<_>>(),
+        "disabledFields": said.closed_fields,
         "remedies": said.remedies.iter().map(ToString::to_string).collect::<Vec<_>>(),
     });
     serde_json::to_writer_pretty(&mut out, &document)?;

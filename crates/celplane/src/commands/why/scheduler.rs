@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow};
-use api::well_known::{ANNOTATION_BIND_COMPLETED, LABEL_ARCH, LABEL_HOSTNAME, LABEL_INSTANCE_TYPE, LABEL_OS};
 use api::core::v1::{Node, PersistentVolumeClaim, Pod};
 use api::features::Features;
 use api::json::Text;
 use api::quantity::Quantity;
+use api::well_known::{ANNOTATION_BIND_COMPLETED, LABEL_ARCH, LABEL_HOSTNAME, LABEL_INSTANCE_TYPE, LABEL_OS};
 use matching::Matcher;
 use scheduling::Scheduler;
 use scheduling::cluster::{Devices, Object};
@@ -19,29 +19,31 @@ use scheduling::explain::remedies::{self, Remedy};
 
 use super::cluster::Cluster;
 
-
 /// Labels that nodes set on themselves.
-const OF_THE_NODE: [&str; 4] =
-    [LABEL_HOSTNAME, LABEL_OS, LABEL_ARCH, LABEL_INSTANCE_TYPE];
+const OF_THE_NODE: [&str; 4] = [LABEL_HOSTNAME, LABEL_OS, LABEL_ARCH, LABEL_INSTANCE_TYPE];
 
 /// Results of the scheduler.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct SchedulerResult {
     pub(super) known: Explanation,
     /// Changes of which each alone would let the pod run.
     pub(super) remedies: Vec<Remedy>,
     /// Whether some nodes have no allocatable resources.
     pub(super) has_boundless_nodes: bool,
+    /// Fields of the pod that have no effect because their feature gate is off in the scheduler.
+    pub(super) closed_fields: Vec<String>,
 }
 
 /// Runs a scheduler with the cluster.
-pub(super) fn ask(cluster: &Cluster, configuration: &Configuration, features: Features) -> Result<Said> {
+pub(super) fn ask(cluster: &Cluster, configuration: &Configuration, features: Features) -> Result<SchedulerResult> {
     let started = Instant::now();
     let clock = Arc::new(move || started.elapsed());
     let capacity = NonZeroUsize::new(4096).context("a capacity is not zero")?;
     let matcher = Arc::new(Matcher::new(capacity, clock.clone(), features.into())?);
-    let devices =
-        Devices::new(dra::Inventory::new(matcher.clone(), features.into()), Arc::new(dra::Expressions::new(capacity, clock)?));
+    let devices = Devices::new(
+        dra::Inventory::new(matcher.clone(), features.into()),
+        Arc::new(dra::Expressions::new(capacity, clock)?),
+    );
     let profiles = configuration.make_profiles(&matcher)?;
     let mut scheduler = Scheduler::new(profiles, configuration.backoff(), matcher, 1).with_devices(devices);
     let now = Duration::ZERO;
@@ -63,7 +65,9 @@ pub(super) fn ask(cluster: &Cluster, configuration: &Configuration, features: Fe
     }
     if scheduler.profile(&view).is_none() {
         let name = &pod.spec.scheduler_name;
-        return Err(anyhow!("no profile for scheduler name \"{name}\": give its configuration with --scheduler-config"));
+        return Err(anyhow!(
+            "no profile for scheduler name \"{name}\": give its configuration with --scheduler-config"
+        ));
     }
     let known = scheduler.explain(pod).map_err(|status| anyhow!("{}", status.message()))?;
     let fits_nowhere = known.gate.is_none() && known.fitting() == 0;
@@ -71,7 +75,10 @@ pub(super) fn ask(cluster: &Cluster, configuration: &Configuration, features: Fe
     // Labels that a node sets on itself would be restored.
     remedies.retain(|it| !matches!(it, Remedy::Label { key, .. } if OF_THE_NODE.contains(&key.as_str())));
     let has_boundless_nodes = cluster.nodes.iter().any(|node| node.status.allocatable.is_empty());
-    Ok(Said { known, remedies, has_boundless_nodes })
+    let closed = cluster.gated_fields.iter().filter(|(_, needs)| !needs.are_met(features));
+    let closed_fields =
+        closed.map(|(path, needs)| format!("{path} has no effect: {} is off in the scheduler", needs.text())).collect();
+    Ok(SchedulerResult { known, remedies, has_boundless_nodes, closed_fields })
 }
 
 fn takes_room(pod: &Pod) -> bool {

@@ -11,9 +11,9 @@ use cel_kubernetes::places::{InputError, Place};
 
 use super::{compile, invalid};
 
-/// All evaluations together take at most this long,
+/// Time limit of all evaluations together.
 const TIME_MAX: Duration = Duration::from_secs(3);
-/// and cost at most this much.
+/// Cost limit of all evaluations together.
 const COST_MAX: u64 = 100_000_000;
 
 /// Answers with the names of the nodes whose labels match, or one of whose taints does; the distinct ones are evaluated once.

@@ -39,6 +39,8 @@ impl Command {
 pub(super) struct Script {
     pub(super) commands: Vec<Command>,
     pub(super) trap: Option<Vec<Command>>,
+    /// Bytes of memory that the process holds.
+    pub(super) memory: u64,
 }
 
 impl Script {
@@ -46,7 +48,7 @@ impl Script {
         if config.command.is_empty() {
             // The image's command is a shell, which ends with its input.
             let commands = if config.stdin { vec![Command::Forever] } else { Vec::new() };
-            return Self { commands, trap: None };
+            return Self { commands, ..Self::default() };
         }
         Self::of_command(&config.command)
     }
@@ -71,6 +73,8 @@ impl Script {
                 } else {
                     script.commands.push(Command::Forever);
                 }
+            } else if let Some(rest) = statement.strip_prefix("x=$(head -c ") {
+                script.memory = rest.split(' ').next().unwrap().parse().unwrap();
             } else if let Some(rest) = statement.strip_prefix("trap ") {
                 let handler = unquoted(rest.trim_end_matches("TERM").trim());
                 script.trap = (!handler.is_empty()).then(|| Self::of_shell(&handler).commands);

@@ -8,7 +8,7 @@ use api::well_known::SIGNER_KUBELET_CLIENT;
 use api::x509::request::Request;
 use client::controller::{Controller, Next, own};
 use client::informer::{Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Document, Resource};
 use tracing::info;
 

@@ -8,7 +8,7 @@ use api::x509::{issuer, pem_blocks};
 use client::controller::{Controller, Next, own};
 use client::informer::Key;
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::action::Action;
 use crate::machinery::executor::Failure;

@@ -10,7 +10,7 @@ use api::x509::request::Request;
 use client::Document;
 use client::controller::{Controller, Next, own};
 use client::informer::Key;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use tracing::warn;
 
 use super::{content, has, rules};

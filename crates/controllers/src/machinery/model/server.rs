@@ -64,7 +64,7 @@ const EXISTS: Refusal = Refusal(StatusCode::CONFLICT, "AlreadyExists");
 const BROKEN: Refusal = Refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError");
 
 impl State {
-    fn tell(&mut self, kind: &str, plural: &str, object: &Value) {
+    fn report(&mut self, kind: &str, plural: &str, object: &Value) {
         let event = json!({"type": kind, "object": (object.clone())});
         let line = json::to_string(&event) + "\n";
         let at = Instant::now();
@@ -97,7 +97,7 @@ impl State {
             object.set_at(&["status", "phase"], "Pending");
         }
         self.stamp(&mut object);
-        self.tell("ADDED", plural, &object);
+        self.report("ADDED", plural, &object);
         self.objects.insert(id, object.clone());
         Some(object)
     }
@@ -119,10 +119,10 @@ impl State {
         let waits = new.int_at(&["metadata", "deletionGracePeriodSeconds"]) > 0;
         if goes && !waits && !is_kept {
             self.objects.remove(id);
-            self.tell("DELETED", &id.0, &new);
+            self.report("DELETED", &id.0, &new);
         } else {
             self.objects.insert(id.clone(), new.clone());
-            self.tell("MODIFIED", &id.0, &new);
+            self.report("MODIFIED", &id.0, &new);
         }
         Some(new)
     }
@@ -290,13 +290,13 @@ impl Server {
         let mut state = self.lock();
         let from = query.split('&').find_map(|it| it.strip_prefix("resourceVersion=")).and_then(|it| it.parse().ok());
         let first = state.begin_watch(plural, from);
-        let (news, mut heard) = mpsc::unbounded_channel::<(Instant, String)>();
+        let (news, mut received) = mpsc::unbounded_channel::<(Instant, String)>();
         state.watchers.push((plural.to_owned(), news));
         let (sender, receiver) = mpsc::unbounded_channel();
         let server = self.clone();
         tokio::spawn(async move {
             let mut alive = sender.send(first).is_ok();
-            while let (true, Some((at, line))) = (alive, heard.recv().await) {
+            while let (true, Some((at, line))) = (alive, received.recv().await) {
                 let wait = {
                     let mut state = server.lock();
                     let lag = state.lag_ms + 1;

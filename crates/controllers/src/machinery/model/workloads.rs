@@ -30,10 +30,10 @@ const WINDOW: Duration = Duration::from_secs(20);
 
 /// Recently requested states: controllers may still act on any of them.
 #[derive(Clone, Default)]
-struct Bounds(Arc<Mutex<Recent>>);
+struct Bounds(Arc<Mutex<RecentRequests>>);
 
 #[derive(Default)]
-struct Recent {
+struct RecentRequests {
     /// Minimum and maximum number, and the time until which it was requested; `None` for the last one.
     asked: VecDeque<(i64, i64, Option<Instant>)>,
     /// Pods that were lost and not deleted by a controller. The time to replace one is not bounded, because

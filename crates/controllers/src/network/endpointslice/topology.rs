@@ -318,10 +318,10 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(nodes: &[Node], zones: &str, expected: &str, told: &str) {
+    fn check(nodes: &[Node], zones: &str, expected: &str, reported: &str) {
         let mut create = [slice(zones)];
         let event = topology(nodes).hint(&Key::new("ns", "web"), "IPv4", &mut create, &mut Vec::new(), &[]);
-        assert_eq!((meant(&create).as_str(), event.map(|it| it.2).unwrap_or_default().as_str()), (expected, told));
+        assert_eq!((meant(&create).as_str(), event.map(|it| it.2).unwrap_or_default().as_str()), (expected, reported));
     }
 
     #[test]
@@ -354,16 +354,16 @@ mod tests {
         let mut create = [slice("aabb")];
         let hint = |topology: &mut Topology, create: &mut [Value], unchanged: &[Value]| {
             let mut update = Vec::new();
-            let told = topology.hint(&key, "IPv4", create, &mut update, unchanged);
-            (told.map(|it| it.1), update)
+            let reported = topology.hint(&key, "IPv4", create, &mut update, unchanged);
+            (reported.map(|it| it.1), update)
         };
         assert_eq!(hint(&mut topology, &mut create, &[]).0, Some("TopologyAwareHintsEnabled"));
         assert_eq!(hint(&mut topology, &mut [], &create), (None, Vec::new()), "nothing has changed");
         // The nodes of one zone are removed: the service is reconciled, and its hints are removed.
         assert_eq!(topology.nodes_changed(), std::slice::from_ref(&key));
         topology.look(|| even.iter().take(1).collect());
-        let (told, update) = hint(&mut topology, &mut [], &create);
-        assert_eq!((told, meant(&update).as_str()), (Some(DISABLED), "----"));
+        let (reported, update) = hint(&mut topology, &mut [], &create);
+        assert_eq!((reported, meant(&update).as_str()), (Some(DISABLED), "----"));
         assert_eq!(topology.unwanted(&key, "IPv4"), None, "there are none");
         assert!(topology.nodes_changed().is_empty());
         topology.look(|| even.iter().collect());

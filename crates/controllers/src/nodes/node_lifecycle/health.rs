@@ -46,7 +46,7 @@ pub fn ready(node: &Node) -> Option<&NodeCondition> {
 
 /// Records the heartbeat of a node.
 #[must_use]
-pub fn heard(before: Option<&Health>, node: &Node, lease: Option<Timestamp>, now: Timestamp) -> Health {
+pub fn received(before: Option<&Health>, node: &Node, lease: Option<Timestamp>, now: Timestamp) -> Health {
     let heartbeat = ready(node).map(|it| it.last_heartbeat_time);
     let mut health = match before {
         Some(before) if before.heartbeat == heartbeat => before.clone(),
@@ -130,22 +130,22 @@ mod tests {
     fn status_and_lease_are_both_signs_of_life() {
         let grace = Grace::default();
         let node_then = node(Some("1970-01-01T00:00:01Z"));
-        let mut health = heard(None, &node_then, Some(at(5)), at(10));
+        let mut health = received(None, &node_then, Some(at(5)), at(10));
         assert!(!is_silent(&health, grace, at(60)));
         assert!(is_silent(&health, grace, at(61)));
-        health = heard(Some(&health), &node_then, Some(at(50)), at(55));
+        health = received(Some(&health), &node_then, Some(at(50)), at(55));
         assert_eq!(health.heard_at, at(55));
         // An unchanged or older lease is not a heartbeat.
-        health = heard(Some(&health), &node_then, Some(at(40)), at(70));
+        health = received(Some(&health), &node_then, Some(at(40)), at(70));
         assert_eq!(health.heard_at, at(55));
-        health = heard(Some(&health), &node(Some("1970-01-01T00:01:00Z")), None, at(80));
+        health = received(Some(&health), &node(Some("1970-01-01T00:01:00Z")), None, at(80));
         assert_eq!(health.heard_at, at(80));
     }
 
     #[test]
     fn a_node_that_never_reported_has_more_time() {
         let never = node(None);
-        let health = heard(None, &never, None, at(30));
+        let health = received(None, &never, None, at(30));
         assert!(!is_silent(&health, Grace::default(), at(60)));
         assert!(is_silent(&health, Grace::default(), at(61)));
         let document = silenced(&never, &Value::object(), at(61)).unwrap();

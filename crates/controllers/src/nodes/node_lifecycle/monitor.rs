@@ -148,7 +148,7 @@ impl Monitor {
     /// The status of the node's Ready condition, as it is or will be in a moment.
     fn judge<'n>(&mut self, seen: &ObservedNode<'n>, findings: &mut Findings, now: Timestamp) -> Option<&'n str> {
         let name = &seen.node.metadata.name;
-        let health = health::heard(self.health.get(name), seen.node, seen.lease, now);
+        let health = health::received(self.health.get(name), seen.node, seen.lease, now);
         let is_silent = health::is_silent(&health, self.grace, now);
         self.health.insert(name.clone(), health);
         if !is_silent {

@@ -29,7 +29,7 @@ pub(super) const NODE_TAINT: EvictionReason =
     EvictionReason { reason: "DeletionByTaintManager", message: "Taint manager: deleting due to NoExecute taint" };
 
 /// Records an event about the eviction of a pod.
-pub(super) fn tell(executor: &Executor, key: &Key, what: &str) {
+pub(super) fn report(executor: &Executor, key: &Key, what: &str) {
     let about = ObjectReference {
         kind: "Pod".into(),
         api_version: "v1".into(),

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use api::time::Timestamp;
-use matching::tolerations::Stay;
+use matching::tolerations::StayDuration;
 
 /// A planned eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct Plan {
 /// Next step for a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// All stays as it is.
+    /// Nothing changes.
     Nothing,
     /// The plan is cancelled.
     Cancel,
@@ -42,11 +42,11 @@ pub enum Step {
 
 /// Returns the step that follows from the current tolerations.
 #[must_use]
-pub fn revise(plan: Option<Plan>, stay: Stay, now: Timestamp) -> Step {
+pub fn revise(plan: Option<Plan>, stay: StayDuration, now: Timestamp) -> Step {
     let after = match stay {
-        Stay::No => return Step::EvictNow { cancels: plan.is_some() },
-        Stay::Forever => None,
-        Stay::Seconds(seconds) => duration(seconds),
+        StayDuration::No => return Step::EvictNow { cancels: plan.is_some() },
+        StayDuration::Forever => None,
+        StayDuration::Seconds(seconds) => duration(seconds),
     };
     match (after, plan) {
         (None, None) => Step::Nothing,

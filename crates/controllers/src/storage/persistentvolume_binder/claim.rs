@@ -9,7 +9,7 @@ use api::well_known::{
     ANNOTATION_DEFAULT_STORAGE_CLASS, ANNOTATION_DEFAULT_STORAGE_CLASS_BETA, ANNOTATION_STORAGE_PROVISIONER,
 };
 use client::Document;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::matching::{claim_class, find, is_bound_to, mismatch};
 use super::{BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE};

@@ -9,7 +9,7 @@ use api::json::Value;
 use api::well_known::ANNOTATION_PROVISIONED_BY;
 use client::Document;
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::action::Action;
 

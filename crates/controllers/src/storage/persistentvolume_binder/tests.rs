@@ -28,7 +28,7 @@ fn sync(claim: &Value, volumes: &[Value], classes: &[StorageClass]) -> Vec<Actio
 }
 
 /// Describes each action: the written object, or the reason of the event.
-fn told(actions: &[Action]) -> Vec<String> {
+fn reported(actions: &[Action]) -> Vec<String> {
     let one = |action: &Action| match action {
         Action::Update { resource, object } => format!("{} {}", resource.plural, metadata::name(object)),
         Action::UpdateStatus { object, resource } => {
@@ -51,7 +51,7 @@ fn the_smallest_volume_with_the_fewest_modes_is_bound_in_four_writes() {
     ];
     let actions = sync(&pvc("1Gi"), &volumes, &[]);
     assert_eq!(
-        told(&actions),
+        reported(&actions),
         [
             "persistentvolumes mid",
             "persistentvolumes mid Bound",
@@ -80,7 +80,10 @@ fn user_bindings_lack_the_controller_annotation() {
     assert_eq!(metadata::annotation(object, super::BOUND_BY_CONTROLLER), None);
     asking.set_at(&["spec", "resources", "requests", "storage"], "9Gi");
     let refused = sync(&asking, &[pv("v", "1Gi", &["ReadWriteOnce"])], &[]);
-    assert_eq!(told(&refused), ["VolumeMismatch: Cannot bind to requested volume \"v\": requested PV is too small"]);
+    assert_eq!(
+        reported(&refused),
+        ["VolumeMismatch: Cannot bind to requested volume \"v\": requested PV is too small"]
+    );
 }
 
 #[test]
@@ -89,14 +92,17 @@ fn a_claim_without_a_volume_says_why() {
         let class = api::json!({"metadata": {"name": "c"}, "provisioner": provisioner, "volumeBindingMode": mode});
         api::json::from_value(&class).expect("a class")
     };
-    assert_eq!(told(&sync(&pvc("1Gi"), &[], &[])), ["ProvisioningFailed: storageclass.storage.k8s.io \"c\" not found"]);
     assert_eq!(
-        told(&sync(&pvc("1Gi"), &[], &[class("Immediate", "kubernetes.io/no-provisioner")])),
+        reported(&sync(&pvc("1Gi"), &[], &[])),
+        ["ProvisioningFailed: storageclass.storage.k8s.io \"c\" not found"]
+    );
+    assert_eq!(
+        reported(&sync(&pvc("1Gi"), &[], &[class("Immediate", "kubernetes.io/no-provisioner")])),
         ["ProvisioningFailed: no volume plugin matched name: kubernetes.io/no-provisioner"]
     );
     let waiting = sync(&pvc("1Gi"), &[pv("v", "1Gi", &["ReadWriteOnce"])], &[class("WaitForFirstConsumer", "x")]);
-    assert_eq!(told(&waiting), ["WaitForFirstConsumer: waiting for first consumer to be created before binding"]);
-    let external = told(&sync(&pvc("1Gi"), &[], &[class("Immediate", "example.com/d")]));
+    assert_eq!(reported(&waiting), ["WaitForFirstConsumer: waiting for first consumer to be created before binding"]);
+    let external = reported(&sync(&pvc("1Gi"), &[], &[class("Immediate", "example.com/d")]));
     assert_eq!(external.first().map(String::as_str), Some("persistentvolumeclaims c"));
     let mut lost = pvc("1Gi");
     lost.set_at(&["metadata", "annotations"], api::json!({"pv.kubernetes.io/bind-completed": "yes"}));
@@ -104,7 +110,7 @@ fn a_claim_without_a_volume_says_why() {
     lost.set_at(&["status"], api::json!({"phase": "Bound", "capacity": {"storage": "1Gi"}}));
     let actions = sync(&lost, &[], &[]);
     assert_eq!(
-        told(&actions),
+        reported(&actions),
         [
             "persistentvolumeclaims c Lost",
             "ClaimLost: Bound claim has lost its PersistentVolume. Data on the volume is lost!"
@@ -131,11 +137,11 @@ fn a_volume_follows_its_claim() {
         volume.remove_at(&["status"]);
         Document::new(volume).expect("a volume")
     };
-    assert_eq!(told(&volume::sync(&free, None).actions), ["persistentvolumes v Available"]);
-    assert_eq!(told(&volume::sync(&with(bound.clone(), "Bound"), None).actions), ["persistentvolumes v Released"]);
+    assert_eq!(reported(&volume::sync(&free, None).actions), ["persistentvolumes v Available"]);
+    assert_eq!(reported(&volume::sync(&with(bound.clone(), "Bound"), None).actions), ["persistentvolumes v Released"]);
     assert_eq!(volume::sync(&with(bound.clone(), "Released"), None).actions, []);
     assert_eq!(
-        told(&volume::sync(&with(bound.clone(), "Available"), Some(&named("v"))).actions),
+        reported(&volume::sync(&with(bound.clone(), "Available"), Some(&named("v"))).actions),
         ["persistentvolumes v Bound"]
     );
     let meant = api::json!({"name": "c", "namespace": "a"});

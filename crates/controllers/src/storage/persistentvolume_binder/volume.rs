@@ -6,7 +6,7 @@ use api::core::v1::{PersistentVolume, PersistentVolumeClaim};
 use api::json::Value;
 use api::well_known::ANNOTATION_PROVISIONED_BY;
 use client::Document;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::BOUND_BY_CONTROLLER;
 use super::matching::modes_differ;
@@ -60,10 +60,10 @@ pub(crate) fn sync(volume: &Document<PersistentVolume>, claim: Option<&Persisten
 
 /// Returns the actions for a volume without a claim. A failed phase is kept.
 fn release(volume: &Document<PersistentVolume>) -> Vec<Action> {
-    let is_told = matches!(volume.status.phase.as_str(), "Released" | "Failed");
+    let is_reported = matches!(volume.status.phase.as_str(), "Released" | "Failed");
     let mut actions: Vec<Action> = Vec::new();
     let mut released = volume.to_value();
-    if !is_told && let Some(Action::UpdateStatus { resource, object }) = phase(volume.value(), "Released") {
+    if !is_reported && let Some(Action::UpdateStatus { resource, object }) = phase(volume.value(), "Released") {
         released = object.clone();
         actions.push(Action::UpdateStatus { resource, object });
     }

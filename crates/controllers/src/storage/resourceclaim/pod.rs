@@ -40,8 +40,8 @@ pub(crate) fn known_name<'a>(pod: &'a Pod, claim: &'a PodResourceClaim) -> Optio
     if let Some(name) = &claim.resource_claim_name {
         return Some(name);
     }
-    let told = pod.status.resource_claim_statuses.iter().find(|it| it.name == claim.name);
-    told.and_then(|it| it.resource_claim_name.as_ref())
+    let reported = pod.status.resource_claim_statuses.iter().find(|it| it.name == claim.name);
+    reported.and_then(|it| it.resource_claim_name.as_ref())
 }
 
 /// Whether a claim was made for a pod.
@@ -60,9 +60,9 @@ pub(crate) fn need<'a>(
     features: Features,
 ) -> Result<ClaimNeed, Problem> {
     let Some(template_name) = &wanted.resource_claim_template_name else { return Ok(ClaimNeed::Nothing) };
-    if let Some(told) = pod.status.resource_claim_statuses.iter().find(|it| it.name == wanted.name) {
+    if let Some(reported) = pod.status.resource_claim_statuses.iter().find(|it| it.name == wanted.name) {
         // An entry without a name: the template requested nothing.
-        let Some(name) = &told.resource_claim_name else { return Ok(ClaimNeed::Nothing) };
+        let Some(name) = &reported.resource_claim_name else { return Ok(ClaimNeed::Nothing) };
         let mut all = claims.clone().into_iter();
         if all.any(|claim| claim.metadata.name == *name && is_for(claim, pod)) {
             return Ok(ClaimNeed::Nothing);
@@ -132,9 +132,9 @@ pub(crate) fn reserve(claim: &Document<ResourceClaim>, pod: &Pod) -> Option<Valu
 
 /// The status of the pod's claims, old and new, by name.
 pub(crate) fn statuses(pod: &Pod, new: &[(Text, Text)]) -> Value {
-    let told = pod.status.resource_claim_statuses.iter();
-    let told = told.filter_map(|it| Some((it.name.clone(), it.resource_claim_name.clone()?)));
-    let all: std::collections::BTreeMap<Text, Text> = told.chain(new.iter().cloned()).collect();
+    let reported = pod.status.resource_claim_statuses.iter();
+    let reported = reported.filter_map(|it| Some((it.name.clone(), it.resource_claim_name.clone()?)));
+    let all: std::collections::BTreeMap<Text, Text> = reported.chain(new.iter().cloned()).collect();
     let one = |(name, claim): (Text, Text)| api::json!({"name": name, "resourceClaimName": claim});
     Value::Array(all.into_iter().map(one).collect())
 }

@@ -6,7 +6,7 @@ use api::json::Value;
 use api::resource::v1::ResourceClaim;
 use client::Document;
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::FINALIZER;
 use crate::machinery::action::Action;

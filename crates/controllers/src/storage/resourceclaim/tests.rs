@@ -10,9 +10,9 @@ use super::pod::{ClaimNeed, Problem, need, reserve, statuses};
 use super::release::{OwnerPod, release};
 use crate::machinery::action::Action;
 
-fn pod(told: &str) -> Pod {
+fn pod(reported: &str) -> Pod {
     let text = format!(
-        r#"{{"metadata": {{"name": "p", "namespace": "a", "uid": "u"}}, "spec": {{"resourceClaims": [{{"name": "dev", "resourceClaimTemplateName": "t"}}]}}, "status": {{"resourceClaimStatuses": [{told}]}}}}"#
+        r#"{{"metadata": {{"name": "p", "namespace": "a", "uid": "u"}}, "spec": {{"resourceClaims": [{{"name": "dev", "resourceClaimTemplateName": "t"}}]}}, "status": {{"resourceClaimStatuses": [{reported}]}}}}"#
     );
     api::json::from_value(&api::json::parse(text.as_bytes()).expect("JSON")).expect("a pod")
 }
@@ -42,9 +42,9 @@ fn claim_is_created_once_and_recorded_in_pod() {
     let claim: ResourceClaim = api::json::from_value(&object).expect("a claim");
     let claims = [claim];
     assert_eq!(ask(&pod(""), &claims, None), Ok(ClaimNeed::Tell("p-dev-x".into())));
-    let told = pod(r#"{"name": "dev", "resourceClaimName": "p-dev-x"}"#);
-    assert_eq!(ask(&told, &claims, None), Ok(ClaimNeed::Nothing));
-    assert_eq!(ask(&told, &[], None), Err(Problem::NoTemplate("t".into())), "the claim was deleted");
+    let reported = pod(r#"{"name": "dev", "resourceClaimName": "p-dev-x"}"#);
+    assert_eq!(ask(&reported, &claims, None), Ok(ClaimNeed::Nothing));
+    assert_eq!(ask(&reported, &[], None), Err(Problem::NoTemplate("t".into())), "the claim was deleted");
     let none = pod(r#"{"name": "dev"}"#);
     assert_eq!(ask(&none, &[], None), Ok(ClaimNeed::Nothing));
 }

@@ -10,7 +10,7 @@ use client::Document;
 use client::controller::{Controller, Next, own};
 use client::informer::{Change, Informer, Key};
 use client::objects::Selection;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::{is_candidate, protect};
 use crate::machinery::action::Action;

@@ -10,7 +10,7 @@ const MANY: i64 = 100;
 
 /// A due time of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Due {
+pub(super) struct DueTime {
     /// The last time that has passed, if one is found.
     pub(super) at: Option<Timestamp>,
     /// Approximate number of missed starts, if more than one.
@@ -19,7 +19,7 @@ pub(super) struct Due {
     since: Option<Timestamp>,
 }
 
-impl Due {
+impl DueTime {
     /// Whether many were missed.
     pub(super) fn many(&self) -> bool {
         self.missed > MANY
@@ -28,15 +28,15 @@ impl Due {
 
 /// Finds the starts that are due between the last start (or the creation) and `now`; with a deadline, none that is older
 /// than it.
-pub(super) fn due(cron: &CronJob, schedule: &Schedule, now: Timestamp, with_deadline: bool) -> Due {
+pub(super) fn due(cron: &CronJob, schedule: &Schedule, now: Timestamp, with_deadline: bool) -> DueTime {
     let mut since = cron.status.last_schedule_time.or(cron.metadata.creation_timestamp).unwrap_or(now);
     if let Some(seconds) = cron.spec.starting_deadline_seconds.filter(|_| with_deadline) {
         since = since.max(now.plus_seconds(seconds.saturating_neg()));
     }
-    let none = Due { since: Some(since), ..Due::default() };
+    let none = DueTime { since: Some(since), ..DueTime::default() };
     let Some(first) = schedule.next(since).filter(|first| *first <= now) else { return none };
     let Some(second) = schedule.next(first).filter(|second| *second <= now) else {
-        return Due { at: Some(first), ..none };
+        return DueTime { at: Some(first), ..none };
     };
     // The intervals are most often equal: start near the end instead of counting all of them. Kubernetes: if
     // they are not, and no time is found there, missed ones are not made up.
@@ -44,7 +44,7 @@ pub(super) fn due(cron: &CronJob, schedule: &Schedule, now: Timestamp, with_dead
     let passed = now.seconds.saturating_sub(first.seconds);
     let missed = passed.checked_div(between).unwrap_or(0).saturating_add(1);
     let from = first.plus_seconds(missed.saturating_sub(2).saturating_mul(between));
-    Due { at: last_between(schedule, from, now), missed, ..none }
+    DueTime { at: last_between(schedule, from, now), missed, ..none }
 }
 
 /// The last time after `from` that is not after `to`.

@@ -10,7 +10,7 @@ use api::metadata;
 use api::time::Timestamp;
 use client::Document;
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::missed;
 use super::schedule::{self, Schedule};
@@ -20,7 +20,7 @@ use crate::machinery::pods::until;
 use crate::workloads::job::finished_at;
 
 const SCHEDULED: &str = "batch.kubernetes.io/cronjob-scheduled-timestamp";
-/// Clocks differ a little: one looks shortly after the time.
+/// Delay after a scheduled time, because clocks differ a little.
 const DELTA: Duration = Duration::from_millis(100);
 
 /// Input of a round.
@@ -81,7 +81,7 @@ pub(super) fn plan(seen: &ObservedState) -> Plan {
 }
 
 impl Round<'_> {
-    fn tell(&mut self, is_normal: bool, reason: &'static str, message: String) {
+    fn report(&mut self, is_normal: bool, reason: &'static str, message: String) {
         let event = if is_normal { Action::normal } else { Action::warning };
         let event = event(&self.about, reason, message);
         self.plan.actions.push(event);
@@ -97,7 +97,7 @@ impl Round<'_> {
             how: Deletion { propagation_policy: Some("Background"), ..Deletion::default() },
         });
         self.plan.status.active.retain(|active| active.uid != metadata.uid);
-        self.tell(true, "SuccessfulDelete", format!("Deleted job {}", metadata.name));
+        self.report(true, "SuccessfulDelete", format!("Deleted job {}", metadata.name));
     }
 
     /// Deletes the oldest Jobs that have ended, beyond the limits of the history.
@@ -129,7 +129,7 @@ impl Round<'_> {
             } else if !is_active {
                 let message =
                     format!("Saw a job that the controller did not create or forgot: {}", job.metadata().name);
-                self.tell(false, "UnexpectedJob", message);
+                self.report(false, "UnexpectedJob", message);
             }
         }
         let is_there = |name: &str| self.seen.known.iter().any(|job| job.metadata().name == name);
@@ -139,7 +139,7 @@ impl Round<'_> {
             active.into_iter().partition(|active| controls(&active.uid) || is_there(&active.name));
         self.plan.status.active = kept;
         for job in missing {
-            self.tell(true, "MissingJob", format!("Active job went missing: {}", job.name));
+            self.report(true, "MissingJob", format!("Active job went missing: {}", job.name));
         }
     }
 
@@ -150,7 +150,7 @@ impl Round<'_> {
         self.plan.status.active.retain(|active| active.uid != metadata.uid);
         if self.plan.status.active.len() < before {
             let message = format!("Saw completed job: {}, condition: {}", metadata.name, end.condition_type);
-            self.tell(true, "SawCompletedJob", message);
+            self.report(true, "SawCompletedJob", message);
         }
         if end.condition_type == "Complete" {
             let last = &mut self.plan.status.last_successful_time;
@@ -165,7 +165,7 @@ impl Round<'_> {
             Ok(zone) => zone,
             Err(error) => {
                 let name = spec.time_zone.as_deref().unwrap_or_default();
-                self.tell(false, "UnknownTimeZone", format!("invalid timeZone: \"{name}\": {error}"));
+                self.report(false, "UnknownTimeZone", format!("invalid timeZone: \"{name}\": {error}"));
                 return;
             }
         };
@@ -176,14 +176,14 @@ impl Round<'_> {
             Ok(times) => times,
             Err(error) => {
                 let message = format!("unparseable schedule: \"{}\" : {error}", spec.schedule);
-                self.tell(false, "UnparseableSchedule", message);
+                self.report(false, "UnparseableSchedule", message);
                 return;
             }
         };
         if times.next(now).is_none() {
             // Such as the 31st of February. Kubernetes: the text comes from its arithmetic.
             let why = "time difference between two schedules is less than 1 second";
-            self.tell(false, "InvalidSchedule", format!("invalid schedule: {} : {why}", spec.schedule));
+            self.report(false, "InvalidSchedule", format!("invalid schedule: {} : {why}", spec.schedule));
             return;
         }
         self.plan.again = missed::next(cron, &times, now).map(|next| until(next, now).saturating_add(DELTA));
@@ -192,10 +192,10 @@ impl Round<'_> {
         if due.many() {
             let message =
                 "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew";
-            self.tell(false, "TooManyMissedTimes", message.to_owned());
+            self.report(false, "TooManyMissedTimes", message.to_owned());
         }
         if spec.starting_deadline_seconds.is_some_and(|seconds| at.plus_seconds(seconds) < now) {
-            self.tell(false, "MissSchedule", format!("Missed scheduled time to start a job: {}", mail_time(at)));
+            self.report(false, "MissSchedule", format!("Missed scheduled time to start a job: {}", mail_time(at)));
             return;
         }
         let job = self.job(at, &zone);
@@ -206,7 +206,7 @@ impl Round<'_> {
         }
         if spec.concurrency_policy == "Forbid" && !self.plan.status.active.is_empty() {
             let message = "Not starting job because prior execution is running and concurrency policy is Forbid";
-            self.tell(true, "JobAlreadyActive", message.to_owned());
+            self.report(true, "JobAlreadyActive", message.to_owned());
             return;
         }
         if spec.concurrency_policy == "Replace" {

@@ -32,7 +32,7 @@ impl Placement {
 
 /// The decision about all nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Decided {
+pub struct PlacementDecision {
     /// The decision about each node, by name.
     pub placements: BTreeMap<Text, Placement>,
     /// Expressions that had no answer for nodes without a pod.
@@ -79,7 +79,7 @@ impl Demand {
         &self,
         nodes: impl IntoIterator<Item = &'n Node>,
         sets: &taints::Sets,
-    ) -> Result<Decided, Excess> {
+    ) -> Result<PlacementDecision, Excess> {
         self.meter.begin();
         let mut placements = BTreeMap::new();
         let mut complaints = Complaints::default();
@@ -94,7 +94,7 @@ impl Demand {
             }
             placements.insert(node.metadata.name.clone(), placement);
         }
-        Ok(Decided { placements, complaints: complaints.into_vec() })
+        Ok(PlacementDecision { placements, complaints: complaints.into_vec() })
     }
 
     /// Whether a pod belongs on a node, and whether one may stay there.

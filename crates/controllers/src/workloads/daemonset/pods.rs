@@ -19,12 +19,12 @@ const GENERATION_LABEL: &str = "pod-template-generation";
 const GENERATION_ANNOTATION: &str = "deprecated.daemonset.template.generation";
 
 /// The pods of a daemon set by the node that each belongs to.
-pub type ByNode = BTreeMap<Text, Vec<Arc<Pod>>>;
+pub type PodsByNode = BTreeMap<Text, Vec<Arc<Pod>>>;
 
 /// Groups pods by node, without pods that have ended and are being deleted: those are about to disappear.
 #[must_use]
-pub fn by_node(pods: &[Arc<Pod>]) -> ByNode {
-    let mut nodes = ByNode::new();
+pub fn by_node(pods: &[Arc<Pod>]) -> PodsByNode {
+    let mut nodes = PodsByNode::new();
     for pod in pods.iter().filter(|pod| !(pod.is_terminal() && pod.metadata.is_deleting())) {
         if let Some(node) = target_node(pod) {
             nodes.entry(node).or_default().push(pod.clone());

@@ -13,17 +13,17 @@ use api::metadata;
 use api::well_known::LABEL_CONTROLLER_REVISION_HASH;
 use client::Document;
 use client::controller::Next;
-use client::costly::{CostlyWork, Postponed};
+use client::costly::{CostlyWork, RetryAfter};
 use client::events::Severity;
 use client::informer::{Informer, Key};
 use client::objects::{Deletion, Patch};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use matching::{CompileCache, Features, taints};
 
 use super::backoff::Backoff;
 use super::demands::Demands;
 use super::history::{self, History, Revision};
-use super::placement::{Decided, Demand, Placement};
+use super::placement::{Demand, Placement, PlacementDecision};
 use super::pods::{by_node, new_pod};
 use super::rule::{Change, ObservedState, manage, replace};
 use super::status;
@@ -131,13 +131,13 @@ impl Daemons {
         let (nodes, sets) = (self.nodes.store().list(), self.taints.clone());
         let decide = move || demand.placements(nodes.iter().map(Arc::as_ref), &sets);
         let decided = if self.demands().has_expressions(key) {
-            self.costly.run(&key.namespace, decide).await.map_err(|Postponed(wait)| wait)?
+            self.costly.run(&key.namespace, decide).await.map_err(|RetryAfter(wait)| wait)?
         } else {
             decide()
         };
         let mut demands = self.demands();
         match decided {
-            Ok(Decided { placements, complaints }) => {
+            Ok(PlacementDecision { placements, complaints }) => {
                 if demands.succeeded(key, &complaints) {
                     report(self.executor.recorder(), &controller.about(), &complaints);
                 }

@@ -18,7 +18,7 @@ use client::events::Severity;
 
 use super::backoff::Backoff;
 use super::placement::Placement;
-use super::pods::{ByNode, by_age, is_updated};
+use super::pods::{PodsByNode, by_age, is_updated};
 use crate::machinery::pods::{is_available, is_ready};
 
 /// Input of the decision.
@@ -29,7 +29,7 @@ pub struct ObservedState<'s> {
     /// Decision about each node.
     pub nodes: &'s BTreeMap<Text, Placement>,
     /// Pods of the set.
-    pub pods: &'s ByNode,
+    pub pods: &'s PodsByNode,
     /// Hash of the revision of the current template.
     pub hash: &'s str,
     /// Current time.
@@ -212,10 +212,10 @@ fn with_empty_nodes<'s>(seen: &ObservedState<'s>) -> BTreeMap<&'s Text, &'s [Arc
     wanting.chain(seen.pods.iter().map(|(node, pods)| (node, pods.as_slice()))).collect()
 }
 
-type NewAndOld<'p> = (Option<&'p Arc<Pod>>, Option<&'p Arc<Pod>>);
+type PodPair<'p> = (Option<&'p Arc<Pod>>, Option<&'p Arc<Pod>>);
 
 /// The one new and the one old pod of a node; nothing if there are more.
-fn new_and_old<'p>(seen: &ObservedState<'_>, pods: &'p [Arc<Pod>]) -> Option<NewAndOld<'p>> {
+fn new_and_old<'p>(seen: &ObservedState<'_>, pods: &'p [Arc<Pod>]) -> Option<PodPair<'p>> {
     let (mut new, mut old) = (None, None);
     for pod in pods.iter().filter(|pod| !pod.metadata.is_deleting()) {
         let slot = if seen.is_updated(pod) { &mut new } else { &mut old };

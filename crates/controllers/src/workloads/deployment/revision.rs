@@ -5,7 +5,7 @@ use api::json;
 use api::json::{Text, Value};
 use api::well_known::ANNOTATION_LAST_APPLIED;
 use client::Document;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::progress;
 use super::rule::Round;

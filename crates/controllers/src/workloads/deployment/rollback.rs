@@ -2,7 +2,7 @@
 //! template itself.)
 
 use api::apps::v1::Deployment;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::revision::NOT_COPIED;
 use super::rule::Round;

@@ -2,7 +2,7 @@
 
 use api::apps::v1::ReplicaSet;
 use client::objects::Deletion;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::progress;
 use super::rule::{Round, Step};

@@ -11,7 +11,7 @@ use api::core::v1::{ObjectReference, Pod};
 use api::json::{Text, Value};
 use api::time::Timestamp;
 use client::Document;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::progress;
 use super::revision::NewSet;

@@ -12,7 +12,7 @@ use api::meta::v1::{LabelSelector, StringMap};
 use api::policy::v1::PodDisruptionBudget;
 use api::time::Timestamp;
 use client::Document;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::action::{Action, Decision};
 use crate::machinery::conditions::{self, Condition};

@@ -47,7 +47,7 @@ pub(super) struct Range {
 
 /// A number of replicas within all limits, and the reasons and messages of two conditions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Limited {
+pub(super) struct LimitedReplicas {
     pub(super) replicas: i32,
     /// For `AbleToScale`.
     pub(super) stabilized: (&'static str, &'static str),
@@ -73,7 +73,7 @@ impl History {
         range: Range,
         window: Duration,
         now: Timestamp,
-    ) -> Limited {
+    ) -> LimitedReplicas {
         let (up, down) = match behavior {
             None => {
                 let stabilized = self.stabilize(desired, window, now);
@@ -147,8 +147,8 @@ type Reason = (&'static str, &'static str);
 /// Numbers of added and of removed replicas, with their times.
 type Changes<'a> = (&'a [(i32, Timestamp)], &'a [(i32, Timestamp)]);
 
-fn finish(stabilized: i32, why: Reason, (replicas, limit): (i32, Reason)) -> Limited {
-    Limited { replicas, stabilized: why, limit, is_limited: replicas != stabilized }
+fn finish(stabilized: i32, why: Reason, (replicas, limit): (i32, Reason)) -> LimitedReplicas {
+    LimitedReplicas { replicas, stabilized: why, limit, is_limited: replicas != stabilized }
 }
 
 fn plain_limit(desired: i32, range: Range) -> (i32, Reason) {

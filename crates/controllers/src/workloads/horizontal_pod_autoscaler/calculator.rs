@@ -19,9 +19,9 @@ use matching::resources::{self, is_pod_level, is_sidecar};
 pub(super) struct PodMetric {
     /// In thousandths.
     pub(super) value: i64,
-    /// End of the period that it was measured in,
+    /// End of the measured period.
     pub(super) at: Timestamp,
-    /// and length of that period.
+    /// Length of the measured period.
     pub(super) window: Duration,
 }
 

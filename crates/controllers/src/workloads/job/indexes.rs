@@ -40,7 +40,7 @@ impl Intervals {
         all.normalized()
     }
 
-    /// With all of another.
+    /// Returns the union with another set.
     pub(super) fn merged(&self, other: &Self) -> Self {
         let mut all = self.clone();
         all.0.extend(&other.0);

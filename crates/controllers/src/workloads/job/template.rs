@@ -6,7 +6,7 @@ use api::json;
 use api::json::Value;
 use api::well_known::ANNOTATION_JOB_COMPLETION_INDEX;
 use client::Document;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::FINALIZER;
 use super::policy::verdict;
@@ -77,13 +77,13 @@ pub(super) fn pod_of_index(job: &Document<Job>, index: i32, before: Option<&Pod>
     }
     for list in ["initContainers", "containers"] {
         let containers = pod.get_mut("spec").and_then(|spec| spec.get_mut(list)).and_then(Value::as_array_mut);
-        containers.into_iter().flatten().for_each(tell_index);
+        containers.into_iter().flatten().for_each(publish_index);
     }
     pod
 }
 
 /// Adds the index to a container's environment, unless it is already set.
-fn tell_index(container: &mut Value) {
+fn publish_index(container: &mut Value) {
     let variables = container.make_list_at(&["env"]);
     if !variables.iter().any(|variable| variable.str_at(&["name"]) == Some(VARIABLE)) {
         let path = format!("metadata.labels['{ANNOTATION_JOB_COMPLETION_INDEX}']");

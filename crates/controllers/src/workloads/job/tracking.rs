@@ -9,7 +9,7 @@ use api::core::v1::{ObjectReference, Pod};
 use api::json::{Text, Value};
 use client::Document;
 use client::events::Severity;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use super::is_tracked;
 use super::policy::verdict;

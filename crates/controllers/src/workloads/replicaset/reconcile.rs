@@ -7,11 +7,11 @@ use api::json::Text;
 use client::Document;
 use client::controller::{Controller as Runner, Next, own};
 use client::informer::{Informer, Key};
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use telemetry::logs::chain;
 use tracing::warn;
 
-use super::Replicated;
+use super::ReplicatedKind;
 use super::rule::{Change, decide};
 use super::status::{ObservedPods, updated};
 use crate::machinery::action::Action;
@@ -25,14 +25,14 @@ use crate::manager::Context;
 const WORKERS: usize = 5;
 
 /// The controller of one kind.
-struct Replicas<T: Replicated> {
+struct Replicas<T: ReplicatedKind> {
     sets: Informer<Document<T>>,
     pods: Informer<Pod>,
     executor: Executor,
 }
 
 /// Runs the controller of a kind until shutdown.
-pub(crate) async fn run<T: Replicated>(context: Context) {
+pub(crate) async fn run<T: ReplicatedKind>(context: Context) {
     let (sets, pods) = (context.informers.all::<Document<T>>(), context.informers.all::<Pod>());
     let executor = context.executor();
     executor.expectations().follow(&sets, &T::RESOURCE.plural);
@@ -55,7 +55,7 @@ pub(crate) async fn run<T: Replicated>(context: Context) {
 }
 
 /// The sets that a pod means: its controller, or those that may adopt it.
-fn keys_of<T: Replicated>(sets: &Informer<Document<T>>, pod: &Pod) -> Vec<Key> {
+fn keys_of<T: ReplicatedKind>(sets: &Informer<Document<T>>, pod: &Pod) -> Vec<Key> {
     let namespace = &pod.metadata.namespace;
     if let Some(controller) = pod.metadata.controller() {
         let is_set = ownership::refers_to(controller, &T::RESOURCE);
@@ -73,7 +73,7 @@ fn keys_of<T: Replicated>(sets: &Informer<Document<T>>, pod: &Pod) -> Vec<Key> {
     sets.iter().filter(|set| may_adopt(set)).filter_map(|set| own(&**set)).collect()
 }
 
-impl<T: Replicated> Replicas<T> {
+impl<T: ReplicatedKind> Replicas<T> {
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
         let Some(set) = self.sets.store().get_key(&key) else {
             self.executor.forget(&key);
@@ -114,7 +114,7 @@ impl<T: Replicated> Replicas<T> {
             return Ok(Next::Done);
         }
         let failure = if metadata.is_deleting() { None } else { self.manage(&key, &set, controller, &active).await };
-        let seen = ObservedPods { active: &active, terminating, failure: failure.as_ref().and_then(Failure::told) };
+        let seen = ObservedPods { active: &active, terminating, failure: failure.as_ref().and_then(Failure::reported) };
         if let Some(object) = updated(&set, &seen, self.executor.now()) {
             self.executor.perform(&key, vec![Action::UpdateStatus { resource: T::RESOURCE, object }]).await?;
         }

@@ -8,7 +8,7 @@ use api::json::Value;
 use api::time::Timestamp;
 use client::Document;
 
-use super::{Counts, Replicated};
+use super::{Counts, ReplicatedKind};
 use crate::machinery::edit;
 use crate::machinery::pods::{is_available, is_ready};
 
@@ -21,7 +21,7 @@ pub(crate) struct ObservedPods<'a> {
 }
 
 /// The set with its new status, nothing if that is as it was.
-pub(crate) fn updated<T: Replicated>(set: &Document<T>, seen: &ObservedPods<'_>, now: Timestamp) -> Option<Value> {
+pub(crate) fn updated<T: ReplicatedKind>(set: &Document<T>, seen: &ObservedPods<'_>, now: Timestamp) -> Option<Value> {
     let number = |count: usize| i32::try_from(count).unwrap_or(i32::MAX);
     let count = |counts: &dyn Fn(&Pod) -> bool| number(seen.active.iter().filter(|pod| counts(pod)).count());
     let labels = set.template_labels();

@@ -8,7 +8,7 @@ use api::core::v1::PersistentVolumeClaim;
 use api::json::Value;
 use api::meta::v1::{ObjectMeta, OwnerReference};
 use api::metadata;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 use client::{Document, Resource};
 
 use super::identity::{claim_name, is_wanted};

@@ -6,7 +6,7 @@ use api::json;
 use api::json::Value;
 use api::well_known::LABEL_CONTROLLER_REVISION_HASH;
 use client::Document;
-use client::resources::Served as _;
+use client::resources::ServedView as _;
 
 use crate::machinery::edit;
 use crate::machinery::ownership::Controller;

@@ -51,7 +51,7 @@ pub(super) enum Step {
     Wait {
         claim: Text,
         pod: String,
-        is_told: bool,
+        is_reported: bool,
     },
 }
 
@@ -221,7 +221,7 @@ impl Round<'_> {
             }
         }
         let Some(claim) = all.into_iter().find_map(|(_, going)| going) else { return false };
-        self.steps.push(Step::Wait { claim, pod: pod.to_owned(), is_told: is_new });
+        self.steps.push(Step::Wait { claim, pod: pod.to_owned(), is_reported: is_new });
         true
     }
 

@@ -6,38 +6,27 @@
 
 mod stats;
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use api::core::v1::Pod;
-use apiserver::identity::{User, subject};
+use apiserver::identity::User;
+use apiserver::server::listen::{self, PageBody};
 use bytes::Bytes;
 use cri::messages as m;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{Request, Response, StatusCode};
-use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt as _, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
+use hyper::body::Incoming;
 use kubelet::logs;
-use telemetry::logs::chain;
 use telemetry::metrics::Registry;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
-use tracing::debug;
+use tokio::sync::mpsc;
 
-use super::real::{Agent, Shared};
-use crate::roles::access::{Access, NodeAccess, Refused};
+use super::real::{Agent, SharedAgent};
+use crate::roles::access::{Access, AccessRejection, NodeAccess};
 use crate::upgrade;
 
-/// Time limit for the TLS handshake and for the head of a request.
-const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum number of connections.
-const CONNECTIONS_MAX: usize = 1000;
 /// Pieces of a log that wait for a slow reader.
 const PIECES_WAITING: usize = 4;
 /// Interval at which a followed log is read.
@@ -45,72 +34,38 @@ const FOLLOW_PERIOD: Duration = Duration::from_millis(250);
 /// Options of logs that are read.
 const LOG_OPTIONS: [&str; 6] = ["previous", "timestamps", "tailLines", "limitBytes", "sinceSeconds", "sinceTime"];
 
-type Body = UnsyncBoxBody<Bytes, Infallible>;
-
-/// Serves until the process ends. `registry` has the agent's own metrics.
+/// Serves until the process ends, under the limits and timeouts of the API server. `registry` has the agent's own metrics.
 pub fn serve(
     listener: TcpListener,
     access: impl Into<Arc<Access>>,
     node: String,
-    agent: Shared,
+    agent: SharedAgent,
     registry: Arc<Registry>,
 ) {
-    let server = Arc::new(Server { access: access.into(), node, agent, registry });
-    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    tokio::spawn(async move {
-        loop {
-            let Ok(permit) = permits.clone().acquire_owned().await else { return };
-            let Ok((stream, _)) = listener.accept().await else {
-                // Most often there are no more file descriptors: wait until there are.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            };
-            let server = server.clone();
-            tokio::spawn(async move {
-                server.converse(stream).await;
-                drop(permit);
-            });
-        }
+    let access = access.into();
+    let tls = access.tls();
+    let server = Arc::new(Server { access, node, agent, registry });
+    let page: listen::Page = Arc::new(move |request, user| {
+        let server = server.clone();
+        Box::pin(async move { server.respond(request, user.as_deref()).await })
     });
+    tokio::spawn(listen::serve_renewed_pages(page, listener, tls));
 }
 
 struct Server {
     access: Arc<Access>,
     node: String,
-    agent: Shared,
+    agent: SharedAgent,
     registry: Arc<Registry>,
 }
 
 impl Server {
-    async fn converse(self: Arc<Self>, stream: TcpStream) {
-        let stream = match tokio::time::timeout(HEAD_TIMEOUT, self.access.tls().accept(stream)).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => return debug!(err = %chain(&error), "Connection ended"),
-            Err(_) => return,
-        };
-        let certificates = stream.get_ref().1.peer_certificates();
-        // The subject of a certificate must be valid before any response.
-        let user = certificates.and_then(|chain| chain.first()).map(|shown| subject(shown)).transpose();
-        let Ok(user) = user else { return };
-        let user = user.flatten().map(Arc::new);
-        let service = service_fn(move |request: Request<Incoming>| {
-            let (server, user) = (self.clone(), user.clone());
-            async move { Ok::<_, Infallible>(server.respond(request, user.as_deref()).await) }
-        });
-        let mut builder = auto::Builder::new(TokioExecutor::new());
-        builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT);
-        builder.http2().timer(TokioTimer::new());
-        if let Err(error) = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await {
-            debug!(err = %chain(&*error), "Connection ended");
-        }
-    }
-
-    async fn respond(&self, request: Request<Incoming>, user: Option<&User>) -> Response<Body> {
+    async fn respond(&self, request: Request<Incoming>, user: Option<&User>) -> Response<PageBody> {
         let header = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
         let token = header.map(|value| value.strip_prefix("Bearer ").unwrap_or_default());
         let path = request.uri().path().to_owned();
         let asked = NodeAccess { node: &self.node, subresource: subresource(&path), verb: verb(request.method()) };
-        if let Err(Refused { code, message }) = self.access.check_node(user, token, &asked).await {
+        if let Err(AccessRejection { code, message }) = self.access.check_node(user, token, &asked).await {
             return text(code, message);
         }
         match self.route(request, &path).await {
@@ -119,7 +74,7 @@ impl Server {
         }
     }
 
-    async fn route(&self, request: Request<Incoming>, path: &str) -> Result<Response<Body>, (StatusCode, String)> {
+    async fn route(&self, request: Request<Incoming>, path: &str) -> Result<Response<PageBody>, (StatusCode, String)> {
         let missing = || (StatusCode::NOT_FOUND, "404 page not found\n".to_owned());
         let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
         match parts.as_slice() {
@@ -165,7 +120,7 @@ impl Server {
         namespace: &str,
         name: &str,
         container: &str,
-    ) -> Result<Response<Body>, (StatusCode, String)> {
+    ) -> Result<Response<PageBody>, (StatusCode, String)> {
         let query = apiserver::wire::request::Query::parse(request.uri().query().unwrap_or_default());
         let given = LOG_OPTIONS.into_iter().filter(|it| query.has(it)).map(|it| (it, query.get(it)));
         let bad = |why: String| (StatusCode::BAD_REQUEST, why);
@@ -192,11 +147,7 @@ impl Server {
                 }
             }
         });
-        let pieces = futures::stream::unfold(receiver, |mut receiver| async move {
-            let piece = receiver.recv().await?;
-            Some((Ok(Frame::data(piece)), receiver))
-        });
-        let mut response = Response::new(StreamBody::new(pieces).boxed_unsync());
+        let mut response = Response::new(PageBody::Stream(receiver));
         response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/plain"));
         Ok(response)
     }
@@ -208,7 +159,7 @@ impl Server {
         namespace: &str,
         name: &str,
         container: &str,
-    ) -> Result<Response<Body>, (StatusCode, String)> {
+    ) -> Result<Response<PageBody>, (StatusCode, String)> {
         let bad = |why: String| (StatusCode::BAD_REQUEST, why);
         if !request.headers().contains_key(http::header::UPGRADE) {
             return Err(bad("Upgrade request required".to_owned()));
@@ -220,7 +171,7 @@ impl Server {
         let client = hyper::upgrade::on(&mut request);
         let relayed = relay(&url, &request, client).await;
         let answer = relayed.map_err(|error| (StatusCode::BAD_GATEWAY, format!("{error:#}")))?;
-        Ok(answer.map(|body| Full::from(body).boxed_unsync()))
+        Ok(answer.map(PageBody::Whole))
     }
 }
 
@@ -298,14 +249,14 @@ fn verb(method: &http::Method) -> &'static str {
     }
 }
 
-fn text(code: StatusCode, body: String) -> Response<Body> {
-    let mut response = Response::new(Full::from(body).boxed_unsync());
+fn text(code: StatusCode, body: String) -> Response<PageBody> {
+    let mut response = Response::new(PageBody::from(body));
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }
 
-fn json(document: api::json::Value) -> Response<Body> {
+fn json(document: api::json::Value) -> Response<PageBody> {
     let mut response = text(StatusCode::OK, api::json::to_string(&document));
     response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static("application/json"));
     response
@@ -313,6 +264,17 @@ fn json(document: api::json::Value) -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use apiserver::serving::certificates::Authority;
+    use rustls::crypto::ring;
+    use rustls::pki_types::pem::PemObject as _;
+    use rustls::pki_types::{CertificateDer, ServerName};
+    use rustls::{ClientConfig, RootCertStore};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio_rustls::TlsConnector;
+    use tokio_rustls::client::TlsStream;
+
     use super::*;
 
     #[test]
@@ -328,5 +290,48 @@ mod tests {
             assert_eq!(subresource(path), expected, "{path}");
         }
         assert_eq!(decoded("a%20b+c%2Bd"), "a b c+d");
+    }
+
+    /// Connects without a certificate.
+    async fn connect(authority: &Authority, address: SocketAddr, protocol: &[u8]) -> TlsStream<TcpStream> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(authority.certificate().as_bytes()).unwrap()).unwrap();
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        let stream = TcpStream::connect(address).await.unwrap();
+        TlsConnector::from(Arc::new(config)).connect(ServerName::from(address.ip()), stream).await.unwrap()
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn idle_connections_do_not_block_the_port() {
+        let store = Arc::new(store::EmbeddedStore::in_memory(store::Options::default()).unwrap());
+        let server = apiserver::Server::start(store, apiserver::Options::without_controllers()).await.unwrap();
+        let client = client::Client::in_process(listen::Connection::new(server, None), "kubelet");
+        let authority = Authority::generate().unwrap();
+        let pair = authority.server(&[Ipv4Addr::LOCALHOST.into()]).unwrap();
+        let access = Access::signed(client, &pair, authority.certificate()).unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        serve(listener, access, "n".to_owned(), SharedAgent::default(), Arc::new(Registry::new()));
+        let attack = async {
+            let mut idle = Vec::new();
+            // More connections than a listener has, each open for HTTP/2 and then silent.
+            for _ in 0..1001 {
+                let mut stream = connect(&authority, address, b"h2").await;
+                stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+                idle.push(stream);
+            }
+            let mut stream = connect(&authority, address, b"http/1.1").await;
+            stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: n\r\n\r\n").await.unwrap();
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).await.unwrap();
+            answer
+        };
+        let answer = tokio::time::timeout(Duration::from_secs(60), attack).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 401");
     }
 }

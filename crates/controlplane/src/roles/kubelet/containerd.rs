@@ -1,22 +1,32 @@
 //! A containerd of our own for `celplane up`: its state, sockets and network configuration are in the data directory, and no
 //! other containerd of the machine is touched.
 //!
-//! Containers outlive it: they belong to its shims, and the next start finds them again.
+//! Containers outlive it: they belong to its shims, and the next start finds them again. If it ends by itself, it is started
+//! again.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use cri::messages as m;
+use locks::Mutex;
 use telemetry::logs::chain;
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 /// Time limit for containerd's answer.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(50);
+/// Interval at which a containerd that runs is checked.
+const WATCH: Duration = Duration::from_secs(1);
+/// Minimum and maximum delay before a containerd that ended is started again.
+const RESTART_PAUSES: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
+/// A containerd that ran for this long is started again without a longer delay.
+const STEADY: Duration = Duration::from_secs(60);
 /// Directories in which distributions put CNI plugins.
 const CNI_DIRECTORIES: [&str; 4] = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni", "/usr/local/lib/cni"];
 /// Directories of programs beside those of the caller's `PATH`: not every user has the administrator's.
@@ -39,10 +49,79 @@ impl CniDirectories {
     }
 }
 
-/// A containerd that this process started.
+/// A containerd that this process started, and starts again if it ends.
 pub struct Containerd {
-    child: Child,
+    process: Arc<Process>,
+    keeper: JoinHandle<()>,
     endpoint: String,
+}
+
+/// A program that is kept running.
+struct Process {
+    program: PathBuf,
+    arguments: Vec<PathBuf>,
+    log: PathBuf,
+    /// The present run; nothing once the program is to end.
+    child: Mutex<Option<Child>>,
+}
+
+impl Process {
+    /// Starts the program, with its output at the end of the log file.
+    fn spawn(&self) -> std::io::Result<Child> {
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let mut path = std::env::var_os("PATH").unwrap_or_default();
+        path.push(":/usr/sbin:/sbin");
+        Command::new(&self.program)
+            .args(&self.arguments)
+            .env("PATH", path)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // A Ctrl-C is for this process, which then ends the program.
+            .process_group(0)
+            .spawn()
+    }
+
+    /// The exit status of the present run, if it has ended.
+    fn ended(&self) -> Option<ExitStatus> {
+        self.child.lock().as_mut().and_then(|child| child.try_wait().ok().flatten())
+    }
+
+    /// Starts the program whenever it has ended.
+    async fn keep(&self, watch: Duration, pauses: (Duration, Duration)) {
+        let (mut pause, mut begun) = (pauses.0, Instant::now());
+        loop {
+            tokio::time::sleep(watch).await;
+            let Some(status) = self.ended() else { continue };
+            warn!(program = %self.program.display(), %status, "Restarting a program that ended");
+            if begun.elapsed() > STEADY {
+                pause = pauses.0;
+            }
+            tokio::time::sleep(pause).await;
+            pause = pause.saturating_mul(2).min(pauses.1);
+            // The lock is held, so that a program that is to end is not started again.
+            let mut child = self.child.lock();
+            if child.is_none() {
+                return;
+            }
+            match self.spawn() {
+                Ok(new) => (*child, begun) = (Some(new), Instant::now()),
+                Err(error) => warn!(err = %chain(&error), "Could not start the program"),
+            }
+        }
+    }
+
+    /// Ends the program for good.
+    fn end(&self) {
+        let Some(mut child) = self.child.lock().take() else { return };
+        let id = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let Some(id) = id.filter(|_| matches!(child.try_wait(), Ok(None))) {
+            let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+        }
+        if let Err(error) = child.wait() {
+            warn!(err = %chain(&error), "Could not wait for the end of a program");
+        }
+    }
 }
 
 /// The file of a program, if it is installed.
@@ -97,33 +176,31 @@ impl Containerd {
         let plugins = cni.plugins.clone().or_else(plugins).unwrap_or_default();
         let file = directory.join("config.toml");
         std::fs::write(&file, configuration(&directory, &network, &std::path::absolute(&plugins)?))?;
-        let log = File::create(directory.join("containerd.log"))?;
-        let program = program("containerd").context("containerd is missing")?;
-        let mut path = std::env::var_os("PATH").unwrap_or_default();
-        path.push(":/usr/sbin:/sbin");
-        let child = Command::new(program)
-            .arg("--config")
-            .arg(&file)
-            .env("PATH", path)
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log)
-            // A Ctrl-C is for this process, which then ends containerd.
-            .process_group(0)
-            .spawn()
-            .context("cannot start containerd")?;
+        let log = directory.join("containerd.log");
+        File::create(&log)?;
+        let process = Process {
+            program: program("containerd").context("containerd is missing")?,
+            arguments: vec!["--config".into(), file],
+            log,
+            child: Mutex::default(),
+        };
+        let child = process.spawn().context("cannot start containerd")?;
+        *process.child.lock() = Some(child);
+        let process = Arc::new(process);
+        let kept = process.clone();
+        let keeper = tokio::spawn(async move { kept.keep(WATCH, RESTART_PAUSES).await });
         let endpoint = format!("unix://{}", socket(&directory).display());
-        let mut containerd = Self { child, endpoint };
-        containerd.wait(&directory).await?;
+        let containerd = Self { process, keeper, endpoint };
+        containerd.wait().await?;
         Ok(containerd)
     }
 
-    async fn wait(&mut self, directory: &Path) -> Result<()> {
+    async fn wait(&self) -> Result<()> {
         let client = cri::Client::new(&self.endpoint)?;
         let begun = Instant::now();
         loop {
-            let log = directory.join("containerd.log");
-            if let Some(status) = self.child.try_wait()? {
+            let log = &self.process.log;
+            if let Some(status) = self.process.ended() {
                 bail!("containerd ended ({status}); see `{}`", log.display());
             }
             let answer = client.version(m::VersionRequest::default()).await;
@@ -147,13 +224,8 @@ impl Containerd {
 impl Drop for Containerd {
     /// Ends containerd. Containers run on.
     fn drop(&mut self) {
-        let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
-        if let Some(id) = id {
-            let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
-        }
-        if let Err(error) = self.child.wait() {
-            warn!(err = %chain(&error), "Could not wait for containerd");
-        }
+        self.keeper.abort();
+        self.process.end();
     }
 }
 
@@ -192,6 +264,30 @@ state = "{directory}/state"
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn program_that_ends_is_started_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = directory.path().join("log");
+        let process = Process {
+            program: "/bin/sh".into(),
+            arguments: vec!["-c".into(), "echo run; [ $(wc -l < $0) -ge 3 ] && exec sleep 1000".into(), log.clone()],
+            log: log.clone(),
+            child: Mutex::default(),
+        };
+        let child = process.spawn().unwrap();
+        *process.child.lock() = Some(child);
+        let process = Arc::new(process);
+        let (kept, soon) = (process.clone(), Duration::from_millis(1));
+        let keeper = tokio::spawn(async move { kept.keep(soon, (soon, soon)).await });
+        let runs = || std::fs::read_to_string(&log).unwrap_or_default().lines().count();
+        while runs() < 3 {
+            tokio::time::sleep(LOOK).await;
+        }
+        process.end();
+        keeper.abort();
+        assert_eq!(runs(), 3, "the third run stays");
+    }
 
     #[test]
     fn everything_is_in_the_directory() {

@@ -3,22 +3,18 @@
 //! The path is the kubelet's, `/containerLogs/NAMESPACE/POD/CONTAINER`. There is neither encryption nor
 //! authentication: it listens on this machine only.
 
-use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use apiserver::server::listen::{self, PageBody};
 use apiserver::wire::request::Query;
-use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
 use kubelet::logs;
 use tokio::net::TcpListener;
 
-use super::Shared;
+use super::SharedFleet;
 
 /// Supported options.
 const OPTIONS: [&str; 6] = ["previous", "timestamps", "tailLines", "limitBytes", "sinceSeconds", "sinceTime"];
@@ -36,34 +32,22 @@ pub async fn bind(port: u16) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// Answers until the process ends.
-pub fn serve(listener: TcpListener, fleet: Shared) {
-    tokio::spawn(async move {
-        loop {
-            let Ok((stream, _)) = listener.accept().await else {
-                // Most often there are no more file descriptors: wait until there are.
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-                continue;
-            };
-            let fleet = fleet.clone();
-            let service = service_fn(move |request| {
-                let fleet = fleet.clone();
-                async move { Ok::<_, Infallible>(answer(&request, &fleet).await) }
-            });
-            tokio::spawn(
-                http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service),
-            );
-        }
+/// Answers until the process ends, under the limits and timeouts of the API server.
+pub fn serve(listener: TcpListener, fleet: SharedFleet) {
+    let page: listen::Page = Arc::new(move |request, _| {
+        let fleet = fleet.clone();
+        Box::pin(async move { answer(&request, &fleet).await })
     });
+    tokio::spawn(listen::serve_pages(page, listener, None));
 }
 
-async fn answer(request: &Request<Incoming>, fleet: &Shared) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, fleet: &SharedFleet) -> Response<PageBody> {
     let (code, text) = match logs_of(request, fleet).await {
         Some(Ok(text)) => (StatusCode::OK, text),
         Some(Err(why)) => (StatusCode::BAD_REQUEST, why),
         None => (StatusCode::NOT_FOUND, "404 page not found\n".to_owned()),
     };
-    let mut response = Response::new(Full::from(text));
+    let mut response = Response::new(PageBody::from(text));
     *response.status_mut() = code;
     let (name, value) = HEADER;
     response.headers_mut().insert(name, value);
@@ -71,7 +55,7 @@ async fn answer(request: &Request<Incoming>, fleet: &Shared) -> Response<Full<By
 }
 
 /// Returns the requested log; `None` for any other request.
-async fn logs_of(request: &Request<Incoming>, fleet: &Shared) -> Option<Result<String, String>> {
+async fn logs_of(request: &Request<Incoming>, fleet: &SharedFleet) -> Option<Result<String, String>> {
     let rest = request.uri().path().strip_prefix("/containerLogs/")?;
     let mut parts = rest.split('/');
     let (namespace, pod, container) = (parts.next()?, parts.next()?, parts.next()?);

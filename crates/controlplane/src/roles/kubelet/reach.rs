@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use api::json::Value;
 use apiserver::outbound::addresses;
 use apiserver::server::{
-    Connecting, ContainerUsage, Follow, Kubelets, Logs, LogsFailure, Stream, StreamFailure, Streams, Usage,
+    ConnectFuture, ContainerUsage, FollowFuture, Kubelets, Logs, LogsFailure, Stream, StreamFailure, Streams, Usage,
 };
 use bytes::Bytes;
 use http::{Request, Response};
@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 
 use super::agent_tls::AgentTls;
 use super::listener::HEADER;
-use super::{Shared, real};
+use super::{SharedFleet, real};
 use crate::upgrade;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -42,9 +42,9 @@ const BYTES_MAX: usize = 16 << 20;
 #[derive(Clone, Default)]
 pub struct Reach {
     /// The simulated fleet in this process.
-    pub own: Option<Shared>,
+    pub own: Option<SharedFleet>,
     /// The real node in this process.
-    pub real: Option<real::Shared>,
+    pub real: Option<real::SharedAgent>,
     /// TLS for connections to agents over the network.
     pub tls: Option<AgentTls>,
     /// Ports of this machine at which separate fleets of simulated nodes serve logs; all others are refused.
@@ -121,7 +121,7 @@ impl Kubelets for Reach {
         })
     }
 
-    fn follow(&self, wanted: Logs, follows: bool) -> Follow {
+    fn follow(&self, wanted: Logs, follows: bool) -> FollowFuture {
         if self.is_simulated(wanted.node.as_ref(), &wanted.node_name) {
             return Box::pin(async { Ok(None) });
         }
@@ -157,7 +157,7 @@ impl Kubelets for Reach {
         fleet.node_usages().into_iter().map(|(name, it)| (name.to_string(), usage(it))).collect()
     }
 
-    fn connect(&self, node: Option<Value>, name: String) -> Connecting {
+    fn connect(&self, node: Option<Value>, name: String) -> ConnectFuture {
         let target = match self.is_simulated(node.as_ref(), &name) {
             true => Err(format!("containers of node {name} are simulated, not run: there is nothing to connect to")),
             false => self.target(node.as_ref(), &name),

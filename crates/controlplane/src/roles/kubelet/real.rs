@@ -31,7 +31,7 @@ pub const PORT: u16 = 10250;
 const EXPRESSIONS_MAX: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
 
 /// The agent of this process, set once its role has started it.
-pub type Shared = Arc<OnceLock<Agent>>;
+pub type SharedAgent = Arc<OnceLock<Agent>>;
 
 /// A running agent.
 #[derive(Clone)]
@@ -80,8 +80,8 @@ pub struct RealNode {
 impl RealNode {
     /// Starts the agent. `client` has the node's identity.
     #[must_use]
-    pub fn start(self, client: Client, features: Features) -> (Role, Shared) {
-        let shared = Shared::default();
+    pub fn start(self, client: Client, features: Features) -> (Role, SharedAgent) {
+        let shared = SharedAgent::default();
         let known = shared.clone();
         let role = Role::start(NAME, features, move |setting| async move {
             let followed = client.clone();
@@ -116,7 +116,7 @@ impl RealNode {
                 cache: Arc::new(cache),
                 features: setting.features.into(),
                 endpoint: Some(self.endpoint),
-                tells: None,
+                reports: None,
                 static_pods: self.static_pods.options(setting.features)?,
             };
             let fleet = Fleet::new(options, containers.clone());

@@ -9,7 +9,7 @@ use api::features::Features;
 use api::json::Value;
 use api::time::Timestamp;
 use kubelet::static_pods::{Check, Options};
-use registry::admit::{self, Refused};
+use registry::admit::{self, AdmitError};
 use registry::expressions::Environments;
 use registry::resources;
 use registry::strategy::Context;
@@ -53,7 +53,7 @@ fn check(features: Features) -> anyhow::Result<Check> {
             namespace_allows_admin_access: false,
         };
         let accepted = admit::create(resource, document, &context).map_err(|refused| match refused {
-            Refused::Invalid { errors, .. } => {
+            AdmitError::Invalid { errors, .. } => {
                 let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
                 format!("invalid pod: {}", errors.join(", "))
             }

@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use apiserver::server::listen;
-use bytes::Bytes;
 use client::Key;
 use http::header::{CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
 use http::{Response, StatusCode};
@@ -67,7 +66,7 @@ fn page(key: Key, checks: watch::Receiver<HealthChecks>) -> listen::Page {
         };
         let answer = health_check::respond(&key, count, is_healthy);
         Box::pin(async move {
-            let mut response = Response::new(Bytes::from(answer.body));
+            let mut response = Response::new(listen::PageBody::from(answer.body));
             *response.status_mut() = StatusCode::from_u16(answer.code).unwrap_or(StatusCode::SERVICE_UNAVAILABLE);
             let headers = response.headers_mut();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -40,16 +40,19 @@ const CONFIGURATIONS: [Resource; 2] = [
 
 /// A certificate, and the authorities that API servers verify it with.
 #[derive(Clone, PartialEq)]
-struct Served {
+struct ServingCertificate {
     pair: Pair,
     authorities: String,
 }
 
 /// Work that runs until the process ends.
-type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
+type BackgroundTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Loads or generates the certificate; returns TLS with it, and the future that renews both.
-pub(super) async fn start(client: Client, settings: Settings) -> Result<(watch::Receiver<TlsAcceptor>, Running)> {
+pub(super) async fn start(
+    client: Client,
+    settings: Settings,
+) -> Result<(watch::Receiver<TlsAcceptor>, BackgroundTask)> {
     let mut served = load(&client, &settings).await?;
     let (sender, receiver) = watch::channel(tls(&served)?);
     let renewing = async move {
@@ -70,7 +73,7 @@ pub(super) async fn start(client: Client, settings: Settings) -> Result<(watch::
 async fn refresh(
     client: &Client,
     settings: &Settings,
-    served: &mut Served,
+    served: &mut ServingCertificate,
     sender: &watch::Sender<TlsAcceptor>,
 ) -> Result<()> {
     let newest = load(client, settings).await?;
@@ -84,13 +87,13 @@ async fn refresh(
     Ok(())
 }
 
-fn tls(served: &Served) -> Result<TlsAcceptor> {
+fn tls(served: &ServingCertificate) -> Result<TlsAcceptor> {
     // API servers send no client certificates here; a list of authorities is needed nevertheless.
     Ok(listen::tls_from_pem(&served.pair.certificate, &served.pair.key, &served.authorities)?)
 }
 
 /// Reads the certificate of the Secret, and replaces it if it is missing or about to expire.
-async fn load(client: &Client, settings: &Settings) -> Result<Served> {
+async fn load(client: &Client, settings: &Settings) -> Result<ServingCertificate> {
     let secrets = client.documents(SECRETS);
     let secret = secrets.get(&settings.namespace, &settings.secret).await;
     let secret = secret.with_context(|| format!("cannot read secret {}/{}", settings.namespace, settings.secret))?;
@@ -104,7 +107,7 @@ async fn load(client: &Client, settings: &Settings) -> Result<Served> {
     let pair = authority.service(&names)?;
     // The last authority stays, as long as other replicas serve its certificate.
     let last = stored.as_ref().and_then(|served| first_certificate(&served.authorities)).unwrap_or_default();
-    let served = Served { pair, authorities: format!("{}{last}", authority.certificate()) };
+    let served = ServingCertificate { pair, authorities: format!("{}{last}", authority.certificate()) };
     let encode = |text: &str| api::base64::encode(text.as_bytes());
     let version = secret.text_at(&["metadata", "resourceVersion"]);
     let patch = api::json!({
@@ -129,13 +132,13 @@ async fn load(client: &Client, settings: &Settings) -> Result<Served> {
     }
 }
 
-fn read(secret: &Value) -> Option<Served> {
+fn read(secret: &Value) -> Option<ServingCertificate> {
     let text = |name: &str| {
         let encoded = secret.str_at(&["data", name])?;
         String::from_utf8(api::base64::decode(encoded).ok()?).ok().filter(|text| !text.is_empty())
     };
     let (certificate, key, authorities) = (text("tls.crt")?, text("tls.key")?, text("ca.crt")?);
-    Some(Served { pair: Pair { certificate, key }, authorities })
+    Some(ServingCertificate { pair: Pair { certificate, key }, authorities })
 }
 
 /// The first of several certificates in PEM.

@@ -9,7 +9,7 @@ use expression::{Choices, expression};
 
 use super::*;
 
-fn compile(text: &str) -> Option<Compiled> {
+fn compile(text: &str) -> Option<CompiledExpression> {
     let mut environment = devices::environment(Dialect::CELPLANE).unwrap().without_estimate_limit();
     environment.limits.runtime_cost = u64::MAX;
     environment.compile(text).ok()
@@ -34,12 +34,17 @@ fn random_device(choices: &mut Choices, index: usize, is_plain: bool) -> Device 
 
 /// Searches with and without look-ahead; returns the evaluations of each.
 #[track_caller]
-fn check(text: &str, compiled: &Compiled, owned: &[Device], count: usize) -> (Outcome, Meter, Meter) {
+fn check(text: &str, compiled: &CompiledExpression, owned: &[Device], count: usize) -> (Outcome, Meter, Meter) {
     check_among(text, compiled, &owned.iter().collect::<Vec<_>>(), count)
 }
 
 #[track_caller]
-fn check_among(text: &str, compiled: &Compiled, devices: &[&Device], count: usize) -> (Outcome, Meter, Meter) {
+fn check_among(
+    text: &str,
+    compiled: &CompiledExpression,
+    devices: &[&Device],
+    count: usize,
+) -> (Outcome, Meter, Meter) {
     let mut ahead = FirstSet::new(compiled, devices, u64::MAX, Some(Outlooks::new(0)));
     let mut every = FirstSet::new(compiled, devices, u64::MAX, None);
     let outcome = every.run(count);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use cel::program::{Effort, Memory, Verdict};
 use cel::value::{HostObject, Map, Value};
-use cel_kubernetes::compile::Compiled;
+use cel_kubernetes::compile::CompiledExpression;
 use cel_kubernetes::environments::device::Device;
 use cel_kubernetes::environments::devices;
 use cel_kubernetes::order::is_indifferent_to_order;
@@ -33,7 +33,7 @@ pub(super) struct Analysis {
 }
 
 impl Analysis {
-    fn of(expression: &Compiled) -> Analysis {
+    fn of(expression: &CompiledExpression) -> Analysis {
         let typed = expression.typed();
         let reads = Reads::of(typed);
         let below = |path: &[Box<str>]| match path {
@@ -50,7 +50,7 @@ impl Analysis {
 
 /// A search for any set.
 struct Search<'s, 'd> {
-    expression: &'d Compiled,
+    expression: &'d CompiledExpression,
     memory: &'s mut Memory,
     meter: &'s mut Meter,
     visits: u64,

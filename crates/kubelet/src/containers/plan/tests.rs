@@ -34,11 +34,18 @@ fn check(spec: Value, runs: &[&str], probes: &[(&str, Results)], expected: &str)
         snapshot.sandboxes.clear();
     }
     let probes: HashMap<String, Results> = probes.iter().map(|(name, it)| ((*name).to_owned(), it.clone())).collect();
-    let known = PlanInput { pod: &pod, manifest: &manifest, probes: &probes, held: &|name| name == "held" };
+    let known = PlanInput {
+        pod: &pod,
+        manifest: &manifest,
+        probes: &probes,
+        resized: &HashMap::new(),
+        held: &|name| name == "held",
+    };
     let step = match next(&known, &snapshot) {
         Step::CreateSandbox => "sandbox".to_owned(),
         Step::Start { name, attempt, .. } => format!("start {name} {attempt}"),
         Step::Kill { name, why, .. } => format!("kill {name}: {why}"),
+        Step::Resize => "resize".to_owned(),
         Step::Finish => "finish".to_owned(),
         Step::Wait => "wait".to_owned(),
     };

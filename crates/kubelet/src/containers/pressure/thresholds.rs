@@ -95,7 +95,7 @@ impl Threshold {
         self.amount.of(capacity)
     }
 
-    fn is_met(&self, observed: Observed, with_reclaim: bool) -> bool {
+    fn is_met(&self, observed: ObservedResource, with_reclaim: bool) -> bool {
         let reclaim = self.min_reclaim.filter(|_| with_reclaim).map_or(0, |it| it.of(observed.capacity));
         self.amount(observed.capacity).saturating_add(reclaim) > observed.available
     }
@@ -197,13 +197,13 @@ fn pairs(text: &str, separator: char) -> Result<Vec<(&str, &str)>, String> {
 
 /// The state of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Observed {
+pub(super) struct ObservedResource {
     pub(super) available: i64,
     pub(super) capacity: i64,
 }
 
 /// The states of all resources at one moment.
-pub(super) type Observations = BTreeMap<Signal, Observed>;
+pub(super) type Observations = BTreeMap<Signal, ObservedResource>;
 
 /// The memory between two observations.
 #[derive(Debug, Default)]
@@ -269,7 +269,7 @@ mod tests {
     fn play(thresholds: &Thresholds, observations: &[(i64, i64)]) -> Vec<(&'static str, bool)> {
         let mut tracker = Tracker::default();
         let step = |(seconds, available): &(i64, i64)| {
-            let seen = BTreeMap::from([(Signal::Memory, Observed { available: *available, capacity: 1000 })]);
+            let seen = BTreeMap::from([(Signal::Memory, ObservedResource { available: *available, capacity: 1000 })]);
             let acting = tracker.observe(thresholds, &seen, at(*seconds));
             let word = match (acting.iter().any(Threshold::is_hard), acting.is_empty()) {
                 (true, _) => "hard",

@@ -5,7 +5,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
@@ -45,13 +45,22 @@ fn open_or_create(volume: &Path, path: &Path) -> io::Result<OwnedFd> {
         Err(rustix::io::Errno::NOENT) => {}
         found => return Ok(found?),
     }
+    // Kubernetes: directories have the permissions of the volume, and its group if that is set for all files.
+    let mode = Mode::from_raw_mode(std::fs::metadata(volume)?.permissions().mode() & 0o2777);
     let mut current = root.try_clone()?;
     for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
-        match rustix::fs::mkdirat(&current, part.as_os_str(), Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+        let directory = OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match rustix::fs::mkdirat(&current, part.as_os_str(), mode) {
+            Ok(()) => {
+                // The mode of a new directory depends on the umask.
+                let flags = directory | OFlags::RDONLY | OFlags::NOFOLLOW;
+                let made = rustix::fs::openat(&current, part.as_os_str(), flags, Mode::empty())?;
+                rustix::fs::fchmod(&made, mode)?;
+            }
+            Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = directory | OFlags::PATH;
         current = rustix::fs::openat2(&current, part.as_os_str(), flags, Mode::empty(), ResolveFlags::BENEATH)?;
     }
     Ok(beneath(OFlags::PATH)?)
@@ -83,6 +92,11 @@ mod tests {
         let volume = tempfile::tempdir().unwrap();
         let made = prepare(volume.path(), "a/b", Path::new("/nonexistent"), false).unwrap();
         assert!(made.is_dir() && made == volume.path().join("a/b"));
+        std::fs::set_permissions(volume.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        let open = prepare(volume.path(), "open/deep", Path::new("/nonexistent"), false).unwrap();
+        for path in [open.as_path(), open.parent().unwrap()] {
+            assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o7777, 0o777);
+        }
         std::os::unix::fs::symlink("/etc", volume.path().join("out")).unwrap();
         std::os::unix::fs::symlink("a", volume.path().join("in")).unwrap();
         assert!(prepare(volume.path(), "in/b", Path::new("/nonexistent"), false).is_ok());

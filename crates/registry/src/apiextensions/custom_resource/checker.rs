@@ -11,7 +11,7 @@ use api::json::{Value, to_string};
 use api::structural_schema::{Schema, SchemaOrBool};
 use cel::regex::Regex;
 
-use super::correlation::Correlated;
+use super::correlation::CorrelatedValue;
 use super::formats::Format;
 use super::numbers;
 
@@ -94,7 +94,7 @@ pub(super) struct Checker<'c> {
 pub(super) fn check(
     value: &Value,
     schema: &Schema,
-    old: Option<Correlated<'_>>,
+    old: Option<CorrelatedValue<'_>>,
     patterns: &Patterns,
     at: &Path<'_>,
     errors: &mut Errors,
@@ -172,7 +172,7 @@ impl Checker<'_> {
         value: &Value,
         schema: &Schema,
         place: &Place<'_>,
-        old: Option<Correlated<'_>>,
+        old: Option<CorrelatedValue<'_>>,
         ratchets: bool,
     ) -> u64 {
         let before = self.findings.len();
@@ -187,7 +187,7 @@ impl Checker<'_> {
         matches
     }
 
-    /// Parts of a schema may complain about the same.
+    /// Removes repeated findings: several parts of a schema may report the same error.
     fn drop_repeated(&mut self, from: usize) {
         if self.findings.len().saturating_sub(from) < 2 {
             return;
@@ -197,7 +197,13 @@ impl Checker<'_> {
         self.findings.extend(kept.into_iter().filter(|it| seen.insert((it.name.clone(), it.text.clone()))));
     }
 
-    fn check_all(&mut self, value: &Value, schema: &Schema, place: &Place<'_>, old: Option<Correlated<'_>>) -> u64 {
+    fn check_all(
+        &mut self,
+        value: &Value,
+        schema: &Schema,
+        place: &Place<'_>,
+        old: Option<CorrelatedValue<'_>>,
+    ) -> u64 {
         let has_type = !types(schema).is_empty() || !format(schema).is_empty();
         if value.is_null() {
             let fits = self.check_type(value, schema, place);
@@ -268,7 +274,13 @@ impl Checker<'_> {
         fits || refuse(&expected.join(","), found)
     }
 
-    fn check_parts(&mut self, value: &Value, schema: &Schema, place: &Place<'_>, old: Option<Correlated<'_>>) -> u64 {
+    fn check_parts(
+        &mut self,
+        value: &Value,
+        schema: &Schema,
+        place: &Place<'_>,
+        old: Option<CorrelatedValue<'_>>,
+    ) -> u64 {
         let mut matches = 0_u64;
         let name = || quote(&place.to_string());
         if !schema.any_of.is_empty() {
@@ -321,7 +333,7 @@ impl Checker<'_> {
         schemas: &[Schema],
         value: &Value,
         place: &Place<'_>,
-        old: Option<Correlated<'_>>,
+        old: Option<CorrelatedValue<'_>>,
         one_is_enough: bool,
     ) -> (usize, Option<(Vec<Finding>, u64)>) {
         let before = self.findings.len();
@@ -436,7 +448,13 @@ impl Checker<'_> {
         }
     }
 
-    fn check_items(&mut self, items: &[Value], schema: &Schema, place: &Place<'_>, old: Option<Correlated<'_>>) -> u64 {
+    fn check_items(
+        &mut self,
+        items: &[Value],
+        schema: &Schema,
+        place: &Place<'_>,
+        old: Option<CorrelatedValue<'_>>,
+    ) -> u64 {
         let mut matches = 0_u64;
         if let Some(inner) = schema.items_schema() {
             let old_items = old.and_then(|old| old.old_items());
@@ -478,7 +496,7 @@ impl Checker<'_> {
         fields: &api::json::Object,
         schema: &Schema,
         place: &Place<'_>,
-        old: Option<Correlated<'_>>,
+        old: Option<CorrelatedValue<'_>>,
     ) -> u64 {
         let mut matches = 0_u64;
         let count = i64::try_from(fields.len()).unwrap_or(i64::MAX);

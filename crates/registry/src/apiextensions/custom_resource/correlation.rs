@@ -10,13 +10,13 @@ use api::structural_schema::{ListType, Schema};
 
 /// A value and the value that it replaces.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Correlated<'v> {
+pub(super) struct CorrelatedValue<'v> {
     pub(super) new: &'v Value,
     pub(super) old: &'v Value,
     pub(super) schema: &'v Schema,
 }
 
-impl<'v> Correlated<'v> {
+impl<'v> CorrelatedValue<'v> {
     /// Correlates a field, if both objects have it and the schema declares it.
     pub(super) fn key(&self, field: &str) -> Option<Self> {
         let (new, old) = (self.new.get(field)?, self.old.get(field)?);
@@ -29,7 +29,7 @@ impl<'v> Correlated<'v> {
         MapList::new(self.schema, self.old.as_array()?)
     }
 
-    /// The same of an item, found among the items before.
+    /// Returns an item with the old item that it replaces.
     pub(super) fn item(&self, item: &'v Value, old_items: Option<&MapList<'v>>) -> Option<Self> {
         let old = old_items?.get(item)?;
         Some(Self { new: item, old, schema: self.schema.items_schema()? })

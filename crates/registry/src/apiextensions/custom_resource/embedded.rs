@@ -77,7 +77,7 @@ fn coerce_resource(value: &mut Value, at: &Path<'_>, dropped: &mut Vec<String>) 
     Ok(())
 }
 
-/// Adds what is wrong with the type and metadata of embedded objects.
+/// Adds the errors in the type and metadata of embedded objects.
 pub(super) fn validate(value: &Value, schema: &Schema, at: &Path<'_>, errors: &mut Errors) {
     match value {
         Value::Object(fields) => {

@@ -16,7 +16,7 @@ use api::structural_schema::Schema;
 use api::time::Timestamp;
 use cel::program::{Limits, ListEvaluation};
 use cel::value::{ErrorKind, EvalError, Value as CelValue};
-use cel_kubernetes::compile::{Compiled, Environment};
+use cel_kubernetes::compile::{CompiledExpression, Environment};
 use cel_kubernetes::environments::Languages;
 use cel_kubernetes::environments::printer_column::{self, LIMITS, Object};
 use cel_kubernetes::schema::TypedSchema;
@@ -50,7 +50,7 @@ pub struct Column {
     pub format: String,
     /// Description of the column.
     pub description: String,
-    /// 0 is always shown, more in the wide form.
+    /// 0 if the column is always printed, more if only in wide tables.
     pub priority: i64,
     cells: CellType,
     source: Source,
@@ -84,7 +84,7 @@ impl CellType {
 #[derive(Debug)]
 enum Source {
     Path(JsonPath),
-    Expression { text: String, program: Box<Compiled> },
+    Expression { text: String, program: Box<CompiledExpression> },
 }
 
 /// Remaining cost budget of one request.
@@ -308,7 +308,7 @@ impl Column {
     #[must_use]
     pub fn stays_empty(&self) -> bool {
         let is_number = matches!(self.cells, CellType::Integer | CellType::Number);
-        let is_text = |program: &Compiled| *program.result_type() == cel::types::Type::String;
+        let is_text = |program: &CompiledExpression| *program.result_type() == cel::types::Type::String;
         is_number && matches!(&self.source, Source::Expression { program, .. } if is_text(program))
     }
 
@@ -393,7 +393,7 @@ struct CellWriter<'p> {
 }
 
 fn expression_cell(
-    program: &Compiled,
+    program: &CompiledExpression,
     input: &Object<'_>,
     printing: CellWriter<'_>,
     budget: &mut Budget,
@@ -438,7 +438,7 @@ enum Misprint {
 
 /// Evaluates and prints; gives back what it cost.
 fn print(
-    program: &Compiled,
+    program: &CompiledExpression,
     input: &Object<'_>,
     limit: u64,
     mut printing: CellWriter<'_>,

@@ -32,18 +32,18 @@ pub(super) fn prune(object: &mut Value, schema: &Schema) {
 }
 
 /// The schema of a field that is not a property: that of the other fields, if any are allowed.
-enum Other<'s> {
+enum OtherFields<'s> {
     None,
     /// `additionalProperties: true` allows the field, and nothing inside.
     Allowed,
     Schema(&'s Schema),
 }
 
-fn other(schema: &Schema) -> Other<'_> {
+fn other(schema: &Schema) -> OtherFields<'_> {
     match &schema.additional_properties {
-        None => Other::None,
-        Some(SchemaOrBool::Bool(_)) => Other::Allowed,
-        Some(SchemaOrBool::Schema(schema)) => Other::Schema(schema),
+        None => OtherFields::None,
+        Some(SchemaOrBool::Bool(_)) => OtherFields::Allowed,
+        Some(SchemaOrBool::Schema(schema)) => OtherFields::Schema(schema),
     }
 }
 
@@ -91,9 +91,9 @@ impl Walk {
                     }
                     let inner = match (schema.properties.get(key), other(schema)) {
                         (Some(property), _) => Some(property),
-                        (None, Other::Schema(other)) => Some(other),
-                        (None, Other::Allowed) => None,
-                        (None, Other::None) => {
+                        (None, OtherFields::Schema(other)) => Some(other),
+                        (None, OtherFields::Allowed) => None,
+                        (None, OtherFields::None) => {
                             self.drop_field(key);
                             return false;
                         }
@@ -123,9 +123,9 @@ impl Walk {
                     }
                     let inner = match (schema.properties.get(key), other(schema)) {
                         (Some(property), _) => Some(property),
-                        (None, Other::Schema(other)) => Some(other),
-                        (None, Other::Allowed) => None,
-                        (None, Other::None) => continue,
+                        (None, OtherFields::Schema(other)) => Some(other),
+                        (None, OtherFields::Allowed) => None,
+                        (None, OtherFields::None) => continue,
                     };
                     self.inside(Step::Key(key), |walk| walk.prune(field, inner, false));
                 }

@@ -11,13 +11,13 @@ use api::json::Value;
 use api::structural_schema::{Schema, ValidationRule};
 use cel::program::Evaluation;
 use cel::value::{ErrorKind, Value as CelValue};
-use cel_kubernetes::compile::{Compiled, ResultRule};
+use cel_kubernetes::compile::{CompiledExpression, ResultRule};
 use cel_kubernetes::environments::validation_rule::Change;
 use cel_kubernetes::environments::{Languages, validation_rule};
 use cel_kubernetes::reads::Reads;
 use cel_kubernetes::schema::TypedSchema;
 
-use super::correlation::{Correlated, MapList};
+use super::correlation::{CorrelatedValue, MapList};
 use crate::apiextensions::field_path;
 use crate::apiextensions::rules::TYPE_NAME;
 
@@ -46,8 +46,8 @@ pub(super) struct Rules {
 #[derive(Debug)]
 struct Rule {
     source: ValidationRule,
-    program: Result<Compiled, String>,
-    message: Option<Compiled>,
+    program: Result<CompiledExpression, String>,
+    message: Option<CompiledExpression>,
     uses_old_self: bool,
     optional_old_self: bool,
     /// Path of a reported failure, below the place of the rule.
@@ -159,7 +159,7 @@ pub(super) struct Outcome {
 }
 
 /// Runs the rules on a new object, or on a change.
-pub(super) fn run(rules: &Rules, object: &Value, old: Option<Correlated<'_>>) -> Outcome {
+pub(super) fn run(rules: &Rules, object: &Value, old: Option<CorrelatedValue<'_>>) -> Outcome {
     let mut run = Run { budget: REQUEST_COST_MAX, outcome: Outcome::default() };
     let ratchet = Ratchet { current: old, nearest: None };
     // `None` means that the budget is spent, which has been reported.
@@ -170,9 +170,9 @@ pub(super) fn run(rules: &Rules, object: &Value, old: Option<Correlated<'_>>) ->
 /// State that decides whether a failure is tolerated because the value is unchanged.
 #[derive(Clone, Copy)]
 struct Ratchet<'v> {
-    current: Option<Correlated<'v>>,
+    current: Option<CorrelatedValue<'v>>,
     /// The nearest value around that can be compared with what it was.
-    nearest: Option<Correlated<'v>>,
+    nearest: Option<CorrelatedValue<'v>>,
 }
 
 impl<'v> Ratchet<'v> {

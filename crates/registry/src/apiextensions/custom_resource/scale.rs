@@ -29,7 +29,7 @@ impl Scale {
     /// Returns the desired number of replicas; `None` if the object has none.
     ///
     /// # Errors
-    /// What stands there is not an integer.
+    /// The value is not an integer.
     pub fn wanted(&self, object: &Value) -> Result<Option<i64>, String> {
         integer_at(object, &self.spec_replicas)
     }
@@ -37,7 +37,7 @@ impl Scale {
     /// The current number of replicas (`statusReplicasPath`).
     ///
     /// # Errors
-    /// What stands there is not an integer.
+    /// The value is not an integer.
     pub fn actual(&self, object: &Value) -> Result<Option<i64>, String> {
         integer_at(object, &self.status_replicas)
     }

@@ -9,7 +9,7 @@ use api::names;
 use super::options::Options;
 use super::{env, mounts, probes, resources, security};
 use crate::meta::invalid;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 /// Properties of the pod for the validation of its containers.
 pub(super) struct Pod<'a> {
@@ -33,7 +33,7 @@ pub(super) fn validate(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Errors) {
         errors.required(*at, "");
         return;
     }
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, container) in containers.iter().enumerate() {
         let here = at.index(index);
         validate_common(container, pod, &here, errors);
@@ -55,7 +55,7 @@ pub(super) fn validate(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Errors) {
 /// Validates the init containers; those with restart policy Always are sidecars.
 pub(super) fn validate_init(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Errors) {
     const DETAIL: &str = "may not be set for init containers without restartPolicy=Always";
-    let mut seen: Seen<&str> = pod.spec.list("containers").iter().map(|it| it.text("name")).collect();
+    let mut seen: SeenKeys<&str> = pod.spec.list("containers").iter().map(|it| it.text("name")).collect();
     for (index, container) in pod.spec.list("initContainers").iter().enumerate() {
         let here = at.index(index);
         validate_common(container, pod, &here, errors);
@@ -114,8 +114,8 @@ pub(super) fn validate_ephemeral(pod: &Pod<'_>, at: &Path<'_>, errors: &mut Erro
     const DETAIL: &str = "cannot be set for an Ephemeral Container";
     let names =
         || ["containers", "initContainers"].iter().flat_map(|kind| pod.spec.list(kind)).map(|it| it.text("name"));
-    let others: Seen<&str> = names().collect();
-    let mut seen: Seen<&str> = names().collect();
+    let others: SeenKeys<&str> = names().collect();
+    let mut seen: SeenKeys<&str> = names().collect();
     for (index, container) in pod.spec.list("ephemeralContainers").iter().enumerate() {
         let here = at.index(index);
         validate_common(container, pod, &here, errors);
@@ -183,7 +183,7 @@ fn validate_common(container: &Value, pod: &Pod<'_>, at: &Path<'_>, errors: &mut
 
 fn validate_ports(ports: &[Value], at: &Path<'_>, errors: &mut Errors) {
     const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, port) in ports.iter().enumerate() {
         let here = at.index(index);
         let name = port.text("name");
@@ -215,7 +215,7 @@ fn validate_ports(ports: &[Value], at: &Path<'_>, errors: &mut Errors) {
 
 /// No port of the host is taken twice.
 fn validate_host_ports<'a>(containers: impl Iterator<Item = (usize, &'a Value)>, at: &Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, container) in containers {
         let here = at.index(index);
         let list = here.child("ports");
@@ -243,7 +243,7 @@ pub(super) fn validate_pull_policy(policy: &str, at: Path<'_>, errors: &mut Erro
 }
 
 fn validate_resize_policies(container: &Value, restart_policy: &str, at: Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, policy) in container.list("resizePolicy").iter().enumerate() {
         let (name, restart) = (policy.text("resourceName"), policy.text("restartPolicy"));
         if seen.contains(&name) {

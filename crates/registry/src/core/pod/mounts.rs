@@ -6,14 +6,14 @@ use api::field::{Errors, Path};
 use api::json::Value;
 
 use super::volumes::{validate_descending_path, validate_no_backsteps};
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 /// The mounts of a container.
 pub(super) fn validate_mounts(container: &Value, volumes: &BTreeMap<&str, &Value>, at: &Path<'_>, errors: &mut Errors) {
     let devices = container.list("volumeDevices");
-    let device_names: Seen<&str> = devices.iter().map(|it| it.text("name")).collect();
-    let device_paths: Seen<&str> = devices.iter().map(|it| it.text("devicePath")).collect();
-    let mut seen = Seen::default();
+    let device_names: SeenKeys<&str> = devices.iter().map(|it| it.text("name")).collect();
+    let device_paths: SeenKeys<&str> = devices.iter().map(|it| it.text("devicePath")).collect();
+    let mut seen = SeenKeys::default();
     for (index, mount) in container.list("volumeMounts").iter().enumerate() {
         let here = at.index(index);
         let (name, path) = (mount.text("name"), mount.text("mountPath"));
@@ -86,9 +86,9 @@ pub(super) fn validate_devices(
     errors: &mut Errors,
 ) {
     let mounts = container.list("volumeMounts");
-    let mount_names: Seen<&str> = mounts.iter().map(|it| it.text("name")).collect();
-    let mount_paths: Seen<&str> = mounts.iter().map(|it| it.text("mountPath")).collect();
-    let (mut seen_names, mut seen_paths): (Seen<&str>, Seen<&str>) = (Seen::default(), Seen::default());
+    let mount_names: SeenKeys<&str> = mounts.iter().map(|it| it.text("name")).collect();
+    let mount_paths: SeenKeys<&str> = mounts.iter().map(|it| it.text("mountPath")).collect();
+    let (mut seen_names, mut seen_paths): (SeenKeys<&str>, SeenKeys<&str>) = (SeenKeys::default(), SeenKeys::default());
     for (index, device) in container.list("volumeDevices").iter().enumerate() {
         let here = at.index(index);
         let (name, path) = (device.text("name"), device.text("devicePath"));

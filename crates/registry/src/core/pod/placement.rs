@@ -16,7 +16,7 @@ use crate::core::expression_totals::{self, Group};
 use crate::core::node_selector::{self, Cel};
 use crate::expressions::{self, Place};
 use crate::meta::{self, invalid, validate_label_name};
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 const EFFECTS: &[&str] = &[EFFECT_NO_SCHEDULE, EFFECT_PREFER_NO_SCHEDULE, EFFECT_NO_EXECUTE];
 
@@ -214,7 +214,7 @@ fn validate_label_keys(term: &Value, at: &Path<'_>, errors: &mut Errors) {
         }
     }
     if let Some(selector) = term.optional("labelSelector") {
-        let mut seen: Seen<&str> = selector.map("matchLabels").keys().collect();
+        let mut seen: SeenKeys<&str> = selector.map("matchLabels").keys().collect();
         let positions: BTreeMap<&str, usize> =
             term.texts("matchLabelKeys").enumerate().map(|(index, key)| (key, index)).collect();
         for requirement in selector.list("matchExpressions") {
@@ -226,7 +226,7 @@ fn validate_label_keys(term: &Value, at: &Path<'_>, errors: &mut Errors) {
         }
     }
     let list = at.child("matchLabelKeys");
-    let mismatched: Seen<&str> = term.texts("mismatchLabelKeys").collect();
+    let mismatched: SeenKeys<&str> = term.texts("mismatchLabelKeys").collect();
     for (index, key) in term.texts("matchLabelKeys").enumerate() {
         if mismatched.contains(&key) {
             errors.invalid(list.index(index), key, "exists in both matchLabelKeys and mismatchLabelKeys");

@@ -11,7 +11,7 @@ use api::names;
 use super::options::Options;
 use crate::core::resource_names::{self as resources, amounts, is_huge_page, is_overcommit_allowed};
 use crate::meta::invalid;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 type NameCheck = fn(&str, Path<'_>, &mut Errors);
 
@@ -79,7 +79,7 @@ fn validate(
 }
 
 fn validate_claims(claims: &[Value], claim_names: &BTreeSet<&str>, at: &Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     // How many requests of a claim were named.
     let mut requests: BTreeMap<&str, usize> = BTreeMap::new();
     for (index, claim) in claims.iter().enumerate() {

@@ -9,7 +9,7 @@ use super::options::Options;
 use super::volumes::validate_descending_path;
 use crate::meta::invalid;
 use crate::render;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 const SECCOMP_TYPES: &[&str] = &["Localhost", "RuntimeDefault", "Unconfined"];
 
@@ -103,7 +103,7 @@ pub(super) fn validate_id(id: i64, at: Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_sysctls(sysctls: &[Value], spec: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, sysctl) in sysctls.iter().enumerate() {
         let name = sysctl.text("name");
         let here = at.index(index);
@@ -389,7 +389,7 @@ pub(super) fn validate_annotations(annotations: &Object, spec: &Value, at: &Path
             validate_profile(profile.as_str().unwrap_or_default(), key, errors);
         }
     }
-    let containers: Seen<&str> = super::containers(spec).map(|(_, _, container)| container.text("name")).collect();
+    let containers: SeenKeys<&str> = super::containers(spec).map(|(_, _, container)| container.text("name")).collect();
     for (key, profile) in annotations.iter() {
         let Some(name) = key.strip_prefix(ANNOTATION_APP_ARMOR_PREFIX) else { continue };
         if !containers.contains(&name) {

@@ -14,7 +14,7 @@ use super::{resources, security, volumes};
 use crate::core::addresses;
 use crate::meta::{self, invalid, validate_labels};
 use crate::render;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 /// Validates a spec; `metadata` is that of the pod or template.
 pub(crate) fn validate(spec: &Value, metadata: &Value, options: &Options<'_>, at: &Path<'_>, errors: &mut Errors) {
@@ -113,7 +113,7 @@ fn validate_names(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
 }
 
 fn validate_claims(spec: &Value, metadata: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, claim) in spec.list("resourceClaims").iter().enumerate() {
         if metadata.map("annotations").contains_key(ANNOTATION_CONFIG_MIRROR) {
             errors.forbidden(Path::new(""), "static pods do not support resource claims");
@@ -226,7 +226,7 @@ fn underscored_subdomain(name: &str) -> Vec<String> {
 }
 
 fn validate_scheduling_gates(spec: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, gate) in spec.list("schedulingGates").iter().enumerate() {
         let name = gate.text("name");
         invalid(names::qualified_name(name), name, at.index(index), errors);

@@ -13,7 +13,7 @@ use super::update;
 use crate::core::addresses;
 use crate::meta::{self, invalid};
 use crate::render;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::Context;
 
 const CORE: &str = "k8s.io/api/core/v1";
@@ -130,8 +130,8 @@ fn restarts(container: &Value, spec: &Value, exit_code: i64) -> bool {
 }
 
 fn validate_claims(status: &Value, spec: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let claims: Seen<&str> = spec.list("resourceClaims").iter().map(|it| it.text("name")).collect();
-    let mut seen = Seen::default();
+    let claims: SeenKeys<&str> = spec.list("resourceClaims").iter().map(|it| it.text("name")).collect();
+    let mut seen = SeenKeys::default();
     for (index, claim) in status.list("resourceClaimStatuses").iter().enumerate() {
         let here = at.index(index);
         let name = claim.text("name");
@@ -160,7 +160,7 @@ fn validate_extended_claim(status: &Value, spec: &Value, at: &Path<'_>, errors: 
     }
     let containers = || spec.list("initContainers").iter().chain(spec.list("containers"));
     let containers: BTreeMap<&str, &Value> = containers().map(|it| (it.text("name"), it)).collect();
-    let mut seen = Seen::default();
+    let mut seen = SeenKeys::default();
     for (index, mapping) in status.list("requestMappings").iter().enumerate() {
         let here = mappings.index(index);
         let fields = ["containerName", "resourceName", "requestName"].map(|field| (field, mapping.text(field)));

@@ -12,7 +12,7 @@ use super::{placement, prepare, spec, validate_metadata_and_spec};
 use crate::document::same;
 use crate::meta;
 use crate::render;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::Context;
 
 const UPDATABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
@@ -89,8 +89,8 @@ pub(crate) fn validate_kept_tolerations(new: &Value, old: &Value, at: &Path<'_>,
     if new_list == old_list {
         return true;
     }
-    let new_known: Seen<_> = new_list.iter().map(identity).collect();
-    let old_known: Seen<_> = old_list.iter().map(identity).collect();
+    let new_known: SeenKeys<_> = new_list.iter().map(identity).collect();
+    let old_known: SeenKeys<_> = old_list.iter().map(identity).collect();
     let has_expression = |it: &&Value| !it.text("expression").is_empty();
     let is_modified = old_list.iter().any(|it| !has_expression(&it) && !new_known.contains(&identity(it)));
     // An expression that takes the place of another is a change of its text.
@@ -109,7 +109,7 @@ fn identity(toleration: &Value) -> [&str; 5] {
 }
 
 fn validate_gates(new: &Value, old: &Value, at: &Path<'_>, errors: &mut Errors) {
-    let known: Seen<&str> = old.list("schedulingGates").iter().map(|it| it.text("name")).collect();
+    let known: SeenKeys<&str> = old.list("schedulingGates").iter().map(|it| it.text("name")).collect();
     for (index, gate) in new.list("schedulingGates").iter().enumerate() {
         let name = gate.text("name");
         if !known.contains(&name) {

@@ -13,7 +13,7 @@ use super::options::Options;
 use super::{env, projections};
 use crate::core::{volume_claim, volume_sources};
 use crate::meta::invalid;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 
 /// Kinds of sources in the order in which they are validated: field, path of errors inside, path if there are
 /// several.
@@ -61,7 +61,7 @@ pub(super) fn validate<'a>(
     errors: &mut Errors,
 ) -> BTreeMap<&'a str, &'a Value> {
     let ephemeral = volumes.iter().filter(|it| it.has("ephemeral") && !pod_name.is_empty());
-    let created: Seen<String> = ephemeral.map(|it| format!("{pod_name}-{}", it.text("name"))).collect();
+    let created: SeenKeys<String> = ephemeral.map(|it| format!("{pod_name}-{}", it.text("name"))).collect();
     let mut valid: BTreeMap<&str, &Value> = BTreeMap::new();
     for (index, volume) in volumes.iter().enumerate() {
         let here = at.index(index);

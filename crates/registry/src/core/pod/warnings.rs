@@ -19,7 +19,7 @@ use self::overlaps::{Paths, Ports};
 use super::profiles;
 use crate::core::addresses;
 use crate::document::same;
-use crate::seen::Seen;
+use crate::seen::SeenKeys;
 use crate::strategy::Context;
 
 pub(super) fn pod(pod: &Value, old: Option<&Value>, _: &Context<'_>) -> Vec<String> {
@@ -187,28 +187,28 @@ fn warn_volumes(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
 
 /// Files of a volume that hide each other.
 fn warn_overlaps(volume: &Value, warnings: &mut Vec<String>) {
-    let name = quote(volume.text("name"));
+    let name = || quote(volume.text("name"));
     for (kind, word, key) in
         [("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName"), ("downwardAPI", "DownwardAPI", "")]
     {
         let source = volume.field(kind);
-        let what = if key.is_empty() { word.to_owned() } else { format!("{word} {}", quote(source.text(key))) };
+        let what = || if key.is_empty() { word.to_owned() } else { format!("{word} {}", quote(source.text(key))) };
         let mut paths = Paths::default();
         for item in source.list("items") {
             for collision in paths.add(item.text("path"), "") {
-                warnings.push(format!("volume {name} ({what}): overlapping paths: {collision}"));
+                warnings.push(format!("volume {} ({}): overlapping paths: {collision}", name(), what()));
             }
         }
     }
     let mut paths = Paths::default();
     for source in volume.field("projected").list("sources") {
         if source.as_object().is_some_and(|fields| fields.values().all(Value::is_null)) {
-            warnings.push(format!("volume {name} (Projected) has no sources provided"));
+            warnings.push(format!("volume {} (Projected) has no sources provided", name()));
             continue;
         }
         for (path, from) in projected_paths(source) {
             for collision in paths.add(&path, &from) {
-                warnings.push(format!("volume {name} (Projected): overlapping paths: {collision}"));
+                warnings.push(format!("volume {} (Projected): overlapping paths: {collision}", name()));
             }
         }
     }
@@ -247,7 +247,7 @@ fn projected_paths(source: &Value) -> Vec<(String, String)> {
 fn warn_duplicates(spec: &Value, at: &Path<'_>, warnings: &mut Vec<String>) {
     for (list, name, word) in [("hostAliases", "ip", "ip"), ("imagePullSecrets", "name", "name")] {
         let here = at.child(list);
-        let mut seen = Seen::default();
+        let mut seen = SeenKeys::default();
         for (index, item) in spec.list(list).iter().enumerate() {
             let value = item.text(name);
             if seen.contains(&value) {
@@ -321,7 +321,7 @@ fn warn_containers(template: &Value, at: &Path<'_>, warnings: &mut Vec<String>) 
             }
         }
         let variables = here.child("env");
-        let mut seen = Seen::default();
+        let mut seen = SeenKeys::default();
         for (index, variable) in container.list("env").iter().enumerate() {
             let name = variable.text("name");
             if !seen.contains(&name) {

@@ -113,20 +113,20 @@ impl Filter for ExtendedFilter<'_> {
     }
 
     fn copy<'s>(&'s self) -> Box<dyn Filter + 's> {
-        Box::new(Same(self))
+        Box::new(UnchangedFilter(self))
     }
 }
 
 /// A filter with unchanged results, regardless of hypothetically removed pods.
-struct Same<'s, 'c>(&'s ExtendedFilter<'c>);
+struct UnchangedFilter<'s, 'c>(&'s ExtendedFilter<'c>);
 
-impl Filter for Same<'_, '_> {
+impl Filter for UnchangedFilter<'_, '_> {
     fn filter(&self, node: &NodeInfo) -> Result<(), Status> {
         self.0.judge(node)
     }
 
     fn copy<'s>(&'s self) -> Box<dyn Filter + 's> {
-        Box::new(Same(self.0))
+        Box::new(UnchangedFilter(self.0))
     }
 }
 

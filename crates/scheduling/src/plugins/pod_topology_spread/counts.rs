@@ -10,12 +10,12 @@ use crate::cluster::{Cluster, NodeId, NodeInfo, PodInfo};
 /// Constraints, each with its counts.
 #[derive(Clone)]
 pub(super) struct Counts {
-    constraints: Vec<(SpreadConstraint, Counted)>,
+    constraints: Vec<(SpreadConstraint, PodCounts)>,
 }
 
 /// Pods by the value of a label of their nodes.
 #[derive(Clone, Default)]
-pub(super) struct Counted {
+pub(super) struct PodCounts {
     by_value: HashMap<Text, i64>,
     /// The emptiest parts. Kubernetes keeps two and lets the second grow stale while pods are imagined away: so do we.
     emptiest: [(Text, i64); 2],
@@ -73,13 +73,13 @@ impl Counts {
                     }
                 }
             }
-            let counted = Counted::new(by_value);
+            let counted = PodCounts::new(by_value);
             (constraint, counted)
         });
         Counts { constraints: constraints.collect() }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&SpreadConstraint, &Counted)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&SpreadConstraint, &PodCounts)> {
         self.constraints.iter().map(|(constraint, counted)| (constraint, counted))
     }
 
@@ -101,16 +101,16 @@ impl Counts {
     }
 }
 
-impl Counted {
+impl PodCounts {
     fn new(by_value: HashMap<Text, i64>) -> Self {
         let none = || (Text::default(), i64::from(i32::MAX));
-        let mut counted = Counted { by_value: HashMap::new(), emptiest: [none(), none()] };
+        let mut counted = PodCounts { by_value: HashMap::new(), emptiest: [none(), none()] };
         let mut values: Vec<(&Text, &i64)> = by_value.iter().collect();
         values.sort();
         for (value, count) in values {
             counted.note(value, *count);
         }
-        Counted { by_value, ..counted }
+        PodCounts { by_value, ..counted }
     }
 
     /// Number of pods in the domain with this label value.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use redb::{ReadableDatabase as _, ReadableTable as _, StorageBackend};
 
 use super::{LOG, LogEntry, LogFile, Medium, VALUES, Values, contain, decode, io_error, redb_error, value_checksum};
-use crate::snapshot::Kept;
+use crate::snapshot::KeptEntry;
 use crate::{Error, Revision};
 
 /// redb's unit of allocation: every page starts at a multiple of it.
@@ -38,11 +38,11 @@ pub struct Salvage {
 
 /// A key, as far as it could be read.
 #[derive(Debug)]
-pub enum Salvaged {
+pub enum SalvagedKey {
     /// Last value.
-    Whole(Kept),
+    Whole(KeptEntry),
     /// An older value, because the last one, written at this revision, cannot be read.
-    Older(Kept, Revision),
+    Older(KeptEntry, Revision),
     /// None of the values of this key can be read.
     Lost(Arc<str>),
 }
@@ -52,31 +52,31 @@ type ReadValue = Box<dyn Fn(Revision) -> Result<Option<Bytes>, Error> + Send>;
 type Histories = BTreeMap<Arc<str>, Vec<LogEntry>>;
 
 impl Iterator for Salvage {
-    type Item = Salvaged;
+    type Item = SalvagedKey;
 
-    fn next(&mut self) -> Option<Salvaged> {
+    fn next(&mut self) -> Option<SalvagedKey> {
         loop {
             let versions = self.objects.next()?;
             let mut newest_first = versions.into_iter().rev();
             let Some(newest) = newest_first.next().filter(|it| !it.deleted) else { continue };
             if let Some(kept) = self.kept(&newest) {
-                return Some(Salvaged::Whole(kept));
+                return Some(SalvagedKey::Whole(kept));
             }
             // Versions before a deletion belong to another object of that name.
             let older = newest_first.take_while(|it| !it.deleted).find_map(|it| self.kept(&it));
             return Some(match older {
-                Some(kept) => Salvaged::Older(kept, newest.revision),
-                None => Salvaged::Lost(newest.key),
+                Some(kept) => SalvagedKey::Older(kept, newest.revision),
+                None => SalvagedKey::Lost(newest.key),
             });
         }
     }
 }
 
 impl Salvage {
-    fn kept(&self, logged: &LogEntry) -> Option<Kept> {
+    fn kept(&self, logged: &LogEntry) -> Option<KeptEntry> {
         let value = (self.read)(logged.revision).ok().flatten()?;
         let LogEntry { revision, key, expires_at_ms, .. } = logged.clone();
-        (u32::try_from(value.len()) == Ok(logged.length)).then_some(Kept { key, value, revision, expires_at_ms })
+        (u32::try_from(value.len()) == Ok(logged.length)).then_some(KeptEntry { key, value, revision, expires_at_ms })
     }
 
     fn new(logged: Vec<LogEntry>, problems: Vec<String>, is_searched: bool, read: ReadValue) -> Self {

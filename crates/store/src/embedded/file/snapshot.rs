@@ -8,7 +8,7 @@ use redb::{ReadableDatabase as _, ReadableTable as _};
 
 use super::{LOG, LogEntry, LogFile, VALUES, Values, contain, damaged, decode, position, redb_error};
 use crate::Error;
-use crate::snapshot::{Kept, Snapshot};
+use crate::snapshot::{KeptEntry, Snapshot};
 
 impl LogFile {
     /// Returns the current values. Later writes neither change it nor wait for it; closing the file ends it.
@@ -34,7 +34,7 @@ impl LogFile {
                 let LogEntry { revision, key, expires_at_ms, .. } = logged;
                 let value: Option<Bytes> = values.get(revision)?;
                 let value = value.ok_or_else(|| damaged(format!("the value of `{key}` is missing")))?;
-                Ok(Kept { key, value, revision, expires_at_ms })
+                Ok(KeptEntry { key, value, revision, expires_at_ms })
             });
             Ok(Snapshot::new(position.revision, kept))
         })

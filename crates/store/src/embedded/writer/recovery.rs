@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::{LogFile, Writer};
 use crate::embedded::containment::contain;
 use crate::embedded::file::{LogEntry, damaged};
-use crate::{Cause, Error, Event, Previous};
+use crate::{Cause, Error, Event, PreviousValue};
 
 /// A failed file is opened again so often.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ impl Writer {
                 Some(found) => self
                     .shared
                     .value(found.revision, &found.content, &mut None)?
-                    .map(|value| Previous { value, revision: found.revision }),
+                    .map(|value| PreviousValue { value, revision: found.revision }),
                 None => None,
             };
             if expires_at_ms != 0 {

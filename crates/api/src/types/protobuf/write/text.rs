@@ -18,10 +18,10 @@ impl Writer {
     /// Appends the message of an object whose text is given; none, and nothing is appended, if the text is not as it
     /// would be written by us.
     #[must_use]
-    pub fn text(&mut self, it: &'static Type, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    pub fn text(&mut self, object_type: &'static Type, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
         let start = out.len();
         let mut cursor = Cursor(std::str::from_utf8(text).ok()?);
-        let body = self.text_message(it, &mut cursor, 0, out);
+        let body = self.text_message(object_type, &mut cursor, 0, out);
         let whole = self.finish(&cursor, start, body.is_some(), out);
         if let (Some(()), Some(body)) = (whole, body) {
             out.drain(start..body);
@@ -31,10 +31,16 @@ impl Writer {
 
     /// Like [`Writer::text`], as a part of another message, such as an item of a list.
     #[must_use]
-    pub fn nested_text(&mut self, number: u16, it: &'static Type, text: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    pub fn nested_text(
+        &mut self,
+        number: u16,
+        object_type: &'static Type,
+        text: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
         let start = out.len();
         let mut cursor = Cursor(std::str::from_utf8(text).ok()?);
-        let framed = self.framed(number, it, &mut cursor, 0, out);
+        let framed = self.framed(number, object_type, &mut cursor, 0, out);
         self.finish(&cursor, start, framed.is_some(), out)
     }
 
@@ -50,13 +56,13 @@ impl Writer {
     fn framed(
         &mut self,
         number: u16,
-        it: &'static Type,
+        object_type: &'static Type,
         cursor: &mut Cursor<'_>,
         depth: usize,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         let start = out.len();
-        let body = self.text_message(it, cursor, depth, out)?;
+        let body = self.text_message(object_type, cursor, depth, out)?;
         frame(out, number, start, body);
         Some(())
     }
@@ -64,7 +70,7 @@ impl Writer {
     /// Appends the fields in the order of the text, and behind them the message; where that begins.
     fn text_message(
         &mut self,
-        it: &'static Type,
+        object_type: &'static Type,
         cursor: &mut Cursor<'_>,
         depth: usize,
         out: &mut Vec<u8>,
@@ -72,15 +78,15 @@ impl Writer {
         if depth > DEPTH_MAX {
             return None;
         }
-        let parts = self.plan(it);
+        let parts = self.plan(object_type);
         let first_span = self.spans.len();
-        self.spans.resize(first_span.saturating_add(it.fields.len()), (0, 0));
+        self.spans.resize(first_span.saturating_add(object_type.fields.len()), (0, 0));
         let mut next = 0;
         cursor.take(b'{')?;
         let mut is_over = cursor.take(b'}').is_some();
         while !is_over {
             let key = cursor.key()?;
-            match it.find_from(next, key) {
+            match object_type.find_from(next, key) {
                 Some((index, field)) => {
                     next = index.saturating_add(1);
                     if field.number == 0 || cursor.is_null() {

@@ -7,8 +7,8 @@ use super::*;
 const NOW: Timestamp = Timestamp { seconds: 1000, nanos: 0 };
 
 /// `node=word,word`: pods on a node. `new` or `old`, with `!` not ready, `-` being deleted, `x` failed.
-fn pods(text: &str) -> ByNode {
-    let mut nodes = ByNode::new();
+fn pods(text: &str) -> PodsByNode {
+    let mut nodes = PodsByNode::new();
     for part in text.split_whitespace() {
         let (node, words) = part.split_once('=').unwrap();
         for (number, word) in words.split(',').enumerate() {

@@ -13,8 +13,8 @@ fn name_of(step: &Step) -> String {
         Step::UpdatePod { pod, labels } => {
             format!("update {}{}", pod.metadata.name, if labels.is_some() { " labels" } else { "" })
         }
-        Step::Wait { claim, pod, is_told } => {
-            format!("wait for {claim} of {pod}{}", if *is_told { ", told" } else { "" })
+        Step::Wait { claim, pod, is_reported } => {
+            format!("wait for {claim} of {pod}{}", if *is_reported { ", told" } else { "" })
         }
         Step::DeletePod { pod } => format!("delete {}", pod.metadata.name),
     }

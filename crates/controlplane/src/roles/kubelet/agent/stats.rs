@@ -138,10 +138,10 @@ impl MachineUse {
 }
 
 /// Containers by pod: namespace, name and uid.
-type ByPod<'a> = BTreeMap<(&'a str, &'a str, &'a str), Vec<&'a ContainerUse>>;
+type ContainersByPod<'a> = BTreeMap<(&'a str, &'a str, &'a str), Vec<&'a ContainerUse>>;
 
-fn by_pod(containers: &[ContainerUse]) -> ByPod<'_> {
-    let mut pods = ByPod::new();
+fn by_pod(containers: &[ContainerUse]) -> ContainersByPod<'_> {
+    let mut pods = ContainersByPod::new();
     for one in containers {
         pods.entry((&one.namespace, &one.pod, &one.uid)).or_default().push(one);
     }
