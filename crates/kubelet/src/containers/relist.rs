@@ -159,11 +159,16 @@ impl SharedState {
         let is_ended = |run: &Run| run.status.state() == m::ContainerState::Exited;
         let statuses = pod.status.container_statuses.iter().chain(&pod.status.init_container_statuses);
         let shown = statuses.into_iter().find(|it| it.name == container);
-        let waits = shown.is_some_and(|it| it.state.as_ref().is_some_and(|it| it.get("waiting").is_some()));
+        let shows = |kind: &str| shown.is_some_and(|it| it.state.as_ref().is_some_and(|it| it.get(kind).is_some()));
+        // A status that still shows the newest run as running is older than its end. Of two ended runs the runtime
+        // keeps one, so the run that the status names as the last one may be removed already.
+        let restarted = shown.and_then(|it| it.last_state.as_ref()).is_some_and(|it| it.get("terminated").is_some());
+        let is_outdated = shows("running") && restarted;
+        let is_between_runs = shows("waiting") || is_outdated;
         let run = match (runs.as_slice(), previous) {
             ([], true) => None,
             // Between two runs, the one that ended last is the previous one.
-            ([newest, ..], true) if is_ended(newest) && waits => Some(*newest),
+            ([newest, ..], true) if is_ended(newest) && is_between_runs => Some(*newest),
             ([_, before, ..], true) => Some(*before),
             (_, true) => None,
             (runs, false) => runs.first().copied(),
