@@ -96,7 +96,7 @@ impl Arguments {
         let counts = (nodes.iter().filter(|node| node.fits()).count(), nodes.len());
         if let Some(name) = &self.node {
             nodes.retain(|node| node.name == *name);
-            said.remedies.retain(|remedy| remedy.node().is_none_or(|node| node == name));
+            said.remedies = said.remedies.into_iter().filter_map(|remedy| remedy.limited_to(name)).collect();
         }
         let is_shown = |name: &str| self.all || self.node.as_deref() == Some(name);
         match self.output {

@@ -22,6 +22,9 @@ use crate::scheduler::Scheduler;
 /// Maximum number of changes of one kind to try.
 const TRIED_MAX: usize = 16;
 
+/// Maximum number of nodes that the text of a remedy names.
+const SHOWN_MAX: usize = 3;
+
 /// A change that would let the pod run.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Remedy {
@@ -32,10 +35,10 @@ pub enum Remedy {
         /// Number of nodes that then fit, and some of them.
         nodes: Nodes,
     },
-    /// A node gets a label.
+    /// One of several nodes gets a label.
     Label {
-        /// The node.
-        node: Text,
+        /// The nodes, each of which would do.
+        nodes: Vec<Text>,
         /// The label.
         key: Text,
         /// Value of the label.
@@ -82,13 +85,18 @@ impl fmt::Display for Nodes {
 }
 
 impl Remedy {
-    /// The node that changes; none if the pod does.
+    /// The remedy without changes to other nodes than the named one; none if nothing is left of it.
     #[must_use]
-    pub fn node(&self) -> Option<&str> {
-        match self {
-            Remedy::Label { node, .. } | Remedy::Uncordon { node } | Remedy::Free { node, .. } => Some(node.as_str()),
-            Remedy::Tolerate { .. } | Remedy::Without { .. } => None,
-        }
+    pub fn limited_to(mut self, name: &str) -> Option<Remedy> {
+        let is_left = match &mut self {
+            Remedy::Label { nodes, .. } => {
+                nodes.retain(|node| node == name);
+                !nodes.is_empty()
+            }
+            Remedy::Uncordon { node } | Remedy::Free { node, .. } => node == name,
+            Remedy::Tolerate { .. } | Remedy::Without { .. } => true,
+        };
+        is_left.then_some(self)
     }
 }
 
@@ -99,7 +107,14 @@ impl fmt::Display for Remedy {
                 write!(f, "a toleration of the taint {}={}:{}: ", taint.key, taint.value, taint.effect)?;
                 write!(f, "then {nodes} would fit")
             }
-            Remedy::Label { node, key, value } => write!(f, "the label {key}={value} on node {node}"),
+            Remedy::Label { nodes, key, value } => match nodes.as_slice() {
+                [node] => write!(f, "the label {key}={value} on node {node}"),
+                nodes => {
+                    let shown: Vec<&str> = nodes.iter().take(SHOWN_MAX).map(Text::as_str).collect();
+                    let more = if nodes.len() > SHOWN_MAX { ", …" } else { "" };
+                    write!(f, "the label {key}={value} on any of the nodes {}{more}", shown.join(", "))
+                }
+            },
             Remedy::Uncordon { node } => write!(f, "uncordoning node {node}"),
             Remedy::Free { node, resource, amount } => write!(f, "{amount} more of {resource} on node {node}"),
             Remedy::Without { field, nodes } => write!(f, "the pod without {field}: then {nodes} would fit"),
@@ -131,7 +146,15 @@ pub fn find(scheduler: &mut Scheduler, pod: &Pod, nodes: &[Node], known: &Explan
                 node.metadata.labels.insert(key.clone(), value.clone());
             })
         });
-        found.extend(label.map(|(key, value)| Remedy::Label { node: name.clone(), key, value }));
+        let Some(wanted) = label else { continue };
+        let known = found.iter_mut().find_map(|remedy| match remedy {
+            Remedy::Label { nodes, key, value } if (&*key, &*value) == (&wanted.0, &wanted.1) => Some(nodes),
+            _ => None,
+        });
+        match known {
+            Some(nodes) => nodes.push(name.clone()),
+            None => found.push(Remedy::Label { nodes: vec![name.clone()], key: wanted.0, value: wanted.1 }),
+        }
     }
     let mut freed: Vec<(i64, Remedy)> = Vec::new();
     for name in by(node_resources_fit::NAME) {

@@ -78,6 +78,9 @@ fn a_toleration_a_label_or_some_room_may_be_all_that_is_missing() {
         remedies(&[node("a", "")], "{nodeSelector: {disk: ssd}}"),
         ["the pod without spec.nodeSelector: then 1 node (a) would fit", "the label disk=ssd on node a"]
     );
+    let nodes = ["a", "b", "c", "d"].map(|name| node(name, ""));
+    let label = "the label disk=ssd on any of the nodes a, b, c, …".to_owned();
+    assert!(remedies(&nodes, "{nodeSelector: {disk: ssd}}").contains(&label));
     assert_eq!(
         remedies(&[node("a", "")], "{containers: [{resources: {requests: {cpu: 2500m, memory: 1Gi}}}]}"),
         ["500m more of cpu on node a"]
