@@ -464,7 +464,7 @@ profiles:
     plane.end().await;
 }
 
-#[tokio::test(start_paused = true)]
+#[tokio::test]
 async fn pod_without_its_claim_reports_the_reason() {
     let plane = Plane::in_memory(all()).await;
     plane.node("a", "{}", "[]").await;
