@@ -281,7 +281,7 @@ async fn a_request_has_a_budget_for_its_cells() {
     let server = Server::start(store.clone(), options).await.unwrap();
     let created = ok(post(&server, DEFINITIONS, definition(columns)).await);
     assert_eq!(created.warnings.len(), 1, "{:?}", created.warnings);
-    assert!(created.warnings[0].contains("spec.versions[0].additionalPrinterColumns[0].expression: estimated cost"));
+    assert!(created.warnings[0].contains("spec.additionalPrinterColumns[0].expression: estimated cost"));
     let tags: Vec<String> = (0..20).map(|number| format!("tag-{number}")).collect();
     for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         ok(post(&server, WIDGETS, widget(name, json!({"tags": tags}))).await);

@@ -105,9 +105,14 @@ async fn deprecated_uses_are_warned_of() {
             "unrecognized format \\\"int64\\\"",
         ),
         (
+            "/apis/apps/v1/namespaces/ns/deployments",
+            annotated_deployment(),
+            "spec.template.metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the \\\"appArmorProfile\\\" field instead",
+        ),
+        (
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
             json!({"metadata": {"name": "as.text.example.com"}, "spec": {"group": "text.example.com", "scope": "Namespaced", "names": names, "versions": [with_column]}}),
-            "spec.versions[0].additionalPrinterColumns[0].expression: the column has type integer, but its expression is a string: its cells stay empty",
+            "spec.additionalPrinterColumns[0].expression: the column has type integer, but its expression is a string: its cells stay empty",
         ),
     ] {
         assert_eq!(cluster.warnings("POST", path, body).await, [format!("299 - \"{expected}\"")], "{path}");
