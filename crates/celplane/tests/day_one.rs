@@ -79,6 +79,8 @@ fn a_new_cluster_behaves_as_clients_expect() {
     until(&cluster, &["get", "service", "front", "-o", address], |text| text == "192.0.2.7");
     ends_are_reported(&cluster);
     debug_containers_start(&cluster);
+    let run = ["run", "once", "--image=busybox", "--restart=Never", "--rm", "-i", "--", "true"];
+    assert!(cluster.kubectl(&run, "").contains("pod \"once\" deleted"));
     typing_errors_are_events(&cluster);
 }
 
