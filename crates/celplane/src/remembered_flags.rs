@@ -80,7 +80,7 @@ impl Flag {
         }
     }
 
-    /// Fails if the file of the flag is gone: a start without it would change nodes.
+    /// Fails if the file of the flag does not exist: a start without it would change nodes.
     fn check(&self) -> Result<()> {
         if self.kind != Kind::File || Path::new(&self.value).try_exists()? {
             return Ok(());

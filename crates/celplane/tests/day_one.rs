@@ -211,7 +211,7 @@ fn named_clusters_keep_their_flags_and_contexts() {
     let (code, output, _) = home.run(&["down", "--name", "a"]);
     assert!(code == 0 && output.starts_with("Stopped process "), "{output}");
     let again = ["up", "--name", "a", "--port", "0", "--dry-run"];
-    // The rules of the last start are gone: without them, pods would run otherwise.
+    // The file of stored rules does not exist: without it, pods would run otherwise.
     let stored = home.0.path().join("celplane-clusters/a/flags.json");
     let flags = std::fs::read_to_string(&stored).unwrap();
     std::fs::write(&stored, flags.replacen('{', "{\"simulation\": \"/nowhere/rules.yaml\",", 1)).unwrap();

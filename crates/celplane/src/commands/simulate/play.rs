@@ -355,7 +355,7 @@ mod tests {
 
     #[track_caller]
     fn check(total: usize, placed: usize, waiting: usize, filled: usize, text: &str) {
-        let bar = "█".repeat(filled) + &"░".repeat(30 - filled);
+        let bar = "█".repeat(filled) + &"░".repeat(30_usize.saturating_sub(filled));
         assert_eq!(progress_text(total, placed, waiting), format!("{bar} {text}"));
     }
 
