@@ -18,11 +18,12 @@ pub(crate) mod rows;
 pub(crate) mod serving;
 
 use locks::RwLock;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use api::json::Value;
+use registry::column_path;
 use registry::definition_status::compare_versions;
 use registry::expressions::Languages;
 use store::Revision;
@@ -178,9 +179,8 @@ pub(crate) fn column_warnings(definition: &Value, languages: &Languages) -> Vec<
         let (columns, _) = Columns::of_version(version, true, languages);
         let given = version.get("additionalPrinterColumns").and_then(Value::as_array).unwrap_or_default();
         for column in columns.columns() {
-            // Errors and `celplane scan` write the path so, too.
             let place = given.iter().position(|it| it.str_at(&["name"]) == Some(&column.name)).unwrap_or_default();
-            let path = format!("spec.versions[{at}].additionalPrinterColumns[{place}].expression");
+            let path = format!("{}.expression", column_path(definition, at, place));
             if column.stays_empty() {
                 warnings.push(format!(
                     "{path}: the column has type {}, but its expression is a string: its cells stay empty",
@@ -193,6 +193,9 @@ pub(crate) fn column_warnings(definition: &Value, languages: &Languages) -> Vec<
             ));
         }
     }
+    // Versions with the same columns have the same path.
+    let mut seen = HashSet::new();
+    warnings.retain(|warning| seen.insert(warning.clone()));
     warnings
 }
 

@@ -255,6 +255,30 @@ async fn with_the_gate_off_expressions_are_kept_and_not_printed() {
     let path = format!("{DEFINITIONS}/widgets.example.com");
     let patched = ok(merge(&off, &path, json!({"metadata": {"labels": {"a": "b"}}})).await).body;
     assert_eq!(patched["spec"]["versions"][0]["additionalPrinterColumns"][0]["expression"], "self.spec.size * 2");
+    // The stored column stays; further and changed expressions are refused, while other columns can be added.
+    let columns = |columns: Value| {
+        let mut version = patched["spec"]["versions"][0].clone();
+        version["additionalPrinterColumns"] = columns;
+        json!({"spec": {"versions": [version]}})
+    };
+    let double = json!({"name": "Double", "type": "integer", "expression": "self.spec.size * 2"});
+    let more = json!({"name": "More", "type": "integer", "expression": "self.spec.size * 3"});
+    let mut changed = double.clone();
+    changed["expression"] = json!("self.spec.size * 4");
+    for (place, list) in [(1, json!([double, more])), (0, json!([changed]))] {
+        let refused = merge(&off, &path, columns(list)).await;
+        let expected = format!(
+            "CustomResourceDefinition.apiextensions.k8s.io \"widgets.example.com\" is invalid: spec.additionalPrinterColumns[{place}].expression: \
+             Forbidden: CEL printer columns require feature gate CRDAdditionalPrinterColumnCEL"
+        );
+        assert_eq!((refused.status, refused.body["message"].as_str()), (422, Some(expected.as_str())));
+    }
+    let size = json!({"name": "Size", "type": "integer", "jsonPath": ".spec.size"});
+    ok(merge(&off, &path, columns(json!([size, double]))).await);
+    off.settle().await.unwrap();
+    assert_eq!(cells(&off).await.1, [[json!("a"), json!(4)]]);
+    ok(merge(&off, &path, columns(json!([double]))).await);
+    off.settle().await.unwrap();
     let mut other = definition(json!([{"name": "X", "type": "string", "expression": "self.kind"}]));
     other["metadata"]["name"] = json!("gadgets.example.com");
     other["spec"]["names"] = json!({"plural": "gadgets", "kind": "Gadget"});
@@ -281,7 +305,7 @@ async fn a_request_has_a_budget_for_its_cells() {
     let server = Server::start(store.clone(), options).await.unwrap();
     let created = ok(post(&server, DEFINITIONS, definition(columns)).await);
     assert_eq!(created.warnings.len(), 1, "{:?}", created.warnings);
-    assert!(created.warnings[0].contains("spec.versions[0].additionalPrinterColumns[0].expression: estimated cost"));
+    assert!(created.warnings[0].contains("spec.additionalPrinterColumns[0].expression: estimated cost"));
     let tags: Vec<String> = (0..20).map(|number| format!("tag-{number}")).collect();
     for name in ["a", "b", "c", "d", "e", "f", "g", "h"] {
         ok(post(&server, WIDGETS, widget(name, json!({"tags": tags}))).await);

@@ -64,6 +64,57 @@ async fn object_of_a_namespace_is_not_found_outside_of_it() {
     }
 }
 
+/// A Deployment whose pods name their AppArmor profile in an annotation.
+fn annotated_deployment() -> Value {
+    let mut deployment = deployment("armored");
+    let annotations = json!({"container.apparmor.security.beta.kubernetes.io/c": "runtime/default"});
+    deployment["spec"]["template"]["metadata"]["annotations"] = annotations;
+    deployment
+}
+
+/// `kubectl rollout undo` of current releases drops `matchCELExpressions` from the template.
+#[tokio::test]
+async fn updates_that_drop_expressions_are_warned_of() {
+    let features = api::features::Features::all_proposals();
+    let cluster = Cluster::with(apiserver::Options { features, ..apiserver::Options::without_controllers() }).await;
+    let path = "/apis/apps/v1/namespaces/ns/deployments";
+    let plain = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
+    let mut narrow = plain.clone();
+    narrow["matchCELExpressions"] = json!(["node.labels['a'] == 'b'"]);
+    let with_term = |term: &Value| {
+        let mut deployment = deployment("d");
+        let required = json!({"nodeSelectorTerms": [term]});
+        deployment["spec"]["template"]["spec"]["affinity"] =
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}});
+        deployment
+    };
+    cluster.make(path, with_term(&narrow)).await;
+    let whole = format!("{path}/d");
+    let template = |term: &Value| json!({"spec": {"template": with_term(term)["spec"]["template"]}});
+    assert_eq!(cluster.warnings("PATCH", &whole, template(&narrow)).await, Vec::<String>::new());
+    let expected = "299 - \"spec.template.spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution: this update \
+         removes all matchCELExpressions, so that pods may run on more nodes; clients that do not know the field drop it \
+         (kubectl rollout undo, create job --from)\"";
+    assert_eq!(cluster.warnings("PATCH", &whole, template(&plain)).await, [expected]);
+}
+
+#[tokio::test]
+async fn known_formats_of_schemas_are_not_warned_of() {
+    let cluster = Cluster::start().await;
+    let formats = [("string", "date-time"), ("string", "uuid"), ("integer", "int64"), ("number", "double")];
+    let mut properties = serde_json::Map::new();
+    for (index, (kind, format)) in formats.into_iter().enumerate() {
+        properties.insert(format!("f{index}"), json!({"type": kind, "format": format}));
+    }
+    let schema = json!({"openAPIV3Schema": {"type": "object", "properties": properties}});
+    let names = json!({"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"});
+    let version = json!({"name": "v1", "served": true, "storage": true, "schema": schema});
+    let spec = json!({"group": "example.com", "scope": "Namespaced", "names": names, "versions": [version]});
+    let definition = json!({"metadata": {"name": "as.example.com"}, "spec": spec});
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(cluster.warnings("POST", path, definition).await, Vec::<String>::new());
+}
+
 #[tokio::test]
 async fn deprecated_uses_are_warned_of() {
     let features = api::features::Features::all_proposals();
@@ -105,9 +156,14 @@ async fn deprecated_uses_are_warned_of() {
             "unrecognized format \\\"int64\\\"",
         ),
         (
+            "/apis/apps/v1/namespaces/ns/deployments",
+            annotated_deployment(),
+            "spec.template.metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use the \\\"appArmorProfile\\\" field instead",
+        ),
+        (
             "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
             json!({"metadata": {"name": "as.text.example.com"}, "spec": {"group": "text.example.com", "scope": "Namespaced", "names": names, "versions": [with_column]}}),
-            "spec.versions[0].additionalPrinterColumns[0].expression: the column has type integer, but its expression is a string: its cells stay empty",
+            "spec.additionalPrinterColumns[0].expression: the column has type integer, but its expression is a string: its cells stay empty",
         ),
     ] {
         assert_eq!(cluster.warnings("POST", path, body).await, [format!("299 - \"{expected}\"")], "{path}");

@@ -57,9 +57,9 @@ pub(crate) struct ServerArguments {
     /// Add the cluster to the user's kubeconfig and make its context current; other entries are unchanged
     #[arg(long)]
     merge_kubeconfig: bool,
-    /// Flags that are stored with the data
+    /// Flags that are stored with the data; none for commands that store no flags
     #[arg(skip)]
-    remembered: Vec<Flag>,
+    remembered: Option<Vec<Flag>>,
     /// Port to listen on; 0 selects a free port
     #[arg(long, default_value_t = 6443)]
     port: u16,
@@ -337,7 +337,7 @@ impl ServerArguments {
 
     /// Sets the flags that are stored in the data directory for the next start.
     pub(crate) fn remember(&mut self, flags: Vec<Flag>) {
-        self.remembered = flags;
+        self.remembered = Some(flags);
     }
 
     /// Whether `--feature-gates help` requests the list of gates.
@@ -357,8 +357,8 @@ impl ServerArguments {
         if self.merge_kubeconfig {
             kubeconfigs::merge_into(&kubeconfigs::users_file()?, &named)?;
         }
-        if !self.ephemeral && !self.remembered.is_empty() {
-            remembered_flags::save(&self.data_dir(), &self.remembered)?;
+        if let (Some(flags), false) = (&self.remembered, self.ephemeral) {
+            remembered_flags::save(&self.data_dir(), flags)?;
         }
         Ok(())
     }

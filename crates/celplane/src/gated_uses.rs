@@ -4,6 +4,7 @@ use api::features::{Features, Gate};
 use api::json::Value;
 use api::types::{self, Kind, Type};
 use registry::annotations::Content;
+use registry::column_path;
 
 /// A use of a gated field.
 #[derive(Debug, Clone, PartialEq)]
@@ -224,9 +225,13 @@ fn columns<'v>(object: &'v Value, uses: &mut Vec<Use<'v>>) {
     for (version, form) in items(object.get("spec"), "versions") {
         for (index, column) in items(Some(form), "additionalPrinterColumns") {
             if let Some(text) = text(column, "expression") {
-                let path = format!("spec.versions[{version}].additionalPrinterColumns[{index}].expression");
+                let path = format!("{}.expression", column_path(object, version, index));
                 let field = Field::PrinterColumn(form.at(&["schema", "openAPIV3Schema"]));
-                uses.push(Use { needs: Needs::COLUMN, path, text, field });
+                let of_column = Use { needs: Needs::COLUMN, path, text, field };
+                // Versions with the same columns and schema have them in common.
+                if !uses.contains(&of_column) {
+                    uses.push(of_column);
+                }
             }
         }
     }
@@ -238,6 +243,26 @@ mod tests {
 
     fn paths(object: &Value) -> Vec<String> {
         find(object).into_iter().map(|it| it.path).collect()
+    }
+
+    /// Errors of the server have the same paths.
+    #[test]
+    fn columns_of_all_versions_are_those_of_the_spec() {
+        let version = |name: &str, column: &str| {
+            api::json!({
+                "name": name, "additionalPrinterColumns": [{"name": "A", "jsonPath": ".a"}, {"name": "B", "expression": column}],
+            })
+        };
+        let definition = |versions: Value| {
+            api::json!({
+                "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "spec": {"versions": (versions)},
+            })
+        };
+        let same = definition(vec![version("v1", "self.b"), version("v2", "self.b")].into());
+        assert_eq!(paths(&same), ["spec.additionalPrinterColumns[1].expression"]);
+        let different = definition(vec![version("v1", "self.b"), version("v2", "self.c")].into());
+        let expected = [0, 1].map(|at| format!("spec.versions[{at}].additionalPrinterColumns[1].expression"));
+        assert_eq!(paths(&different), expected);
     }
 
     #[test]

@@ -69,6 +69,10 @@ fn main() -> ExitCode {
         }
     };
     let matches = with_remembered_flags(command.clone().get_matches_from(given.clone()), &command, given);
+    let matches = match matches {
+        Ok(matches) => matches,
+        Err(error) => return fail(&error),
+    };
     let arguments = Arguments::from_arg_matches(&matches);
     let mut arguments = arguments.unwrap_or_else(|error| error.exit());
     if let (commands::Command::Up(up), Some(("up", given))) = (&mut arguments.command, matches.subcommand()) {
@@ -90,10 +94,15 @@ fn main() -> ExitCode {
             if let Some(usage) = error.downcast_ref::<clap::Error>() {
                 usage.exit();
             }
-            output::complain(&error);
-            if is_missing_file(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
+            fail(&error)
         }
     }
+}
+
+/// Reports an error; its exit code.
+fn fail(error: &anyhow::Error) -> ExitCode {
+    output::complain(error);
+    if is_missing_file(error) { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
 /// The matches of `celplane up` with the flags of the last start on its data, where they are not given now.
@@ -101,24 +110,24 @@ fn with_remembered_flags(
     matches: clap::ArgMatches,
     command: &clap::Command,
     line: Vec<std::ffi::OsString>,
-) -> clap::ArgMatches {
-    let Some(("up", up)) = matches.subcommand() else { return matches };
+) -> anyhow::Result<clap::ArgMatches> {
+    let Some(("up", up)) = matches.subcommand() else { return Ok(matches) };
     let is_on = |flag: &str| up.get_flag(flag);
     if is_on("ephemeral") || is_on("forget_flags") {
-        return matches;
+        return Ok(matches);
     }
     let directory = up.get_one::<std::path::PathBuf>("data_dir").cloned();
     let name = up.get_one::<String>("name").map(String::as_str);
     let directory = directory.unwrap_or_else(|| data_directory::path_of(name));
-    let remembered = remembered_flags::read(&directory);
+    let remembered = remembered_flags::read(&directory)?;
     let given = remembered_flags::given(up);
-    let (line, note) = remembered_flags::complete(line, &given, &remembered);
-    let Some(note) = note else { return matches };
+    let (line, note) = remembered_flags::complete(line, &given, &remembered)?;
+    let Some(note) = note else { return Ok(matches) };
     // The one in the background was started by one that has printed it.
     if !is_on("detached") {
         output::note(&note);
     }
-    command.clone().get_matches_from(line)
+    Ok(command.clone().get_matches_from(line))
 }
 
 /// A file that was named and is not there is a usage error.

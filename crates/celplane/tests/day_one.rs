@@ -79,6 +79,8 @@ fn a_new_cluster_behaves_as_clients_expect() {
     until(&cluster, &["get", "service", "front", "-o", address], |text| text == "192.0.2.7");
     ends_are_reported(&cluster);
     debug_containers_start(&cluster);
+    let run = ["run", "once", "--image=busybox", "--restart=Never", "--rm", "-i", "--", "true"];
+    assert!(cluster.kubectl(&run, "").contains("pod \"once\" deleted"));
     typing_errors_are_events(&cluster);
 }
 
@@ -209,6 +211,14 @@ fn named_clusters_keep_their_flags_and_contexts() {
     let (code, output, _) = home.run(&["down", "--name", "a"]);
     assert!(code == 0 && output.starts_with("Stopped process "), "{output}");
     let again = ["up", "--name", "a", "--port", "0", "--dry-run"];
+    // The file of stored rules does not exist: without it, pods would run otherwise.
+    let stored = home.0.path().join("celplane-clusters/a/flags.json");
+    let flags = std::fs::read_to_string(&stored).unwrap();
+    std::fs::write(&stored, flags.replacen('{', "{\"simulation\": \"/nowhere/rules.yaml\",", 1)).unwrap();
+    let (code, output, errors) = home.run(&again);
+    assert_eq!((code, output.as_str()), (2, ""), "{errors}");
+    assert!(errors.starts_with("error: the last start used --simulation=/nowhere/rules.yaml, and this file does not"));
+    std::fs::write(&stored, flags).unwrap();
     let (code, output, errors) = home.run(&again);
     assert_eq!(code, 0, "{output}{errors}");
     assert!(errors.contains("Using flags of the last start: --nodes=2 --devices=grid:2x2"), "{errors}");

@@ -7,6 +7,7 @@ use api::coordination::v1::Lease;
 use api::core::v1::{Event, Node, Pod};
 use api::features::Features as Gates;
 use api::json::Value;
+use api::labels::Selector;
 use apiserver::identity::User;
 use apiserver::server::listen::Connection;
 use apiserver::{Options, Server};
@@ -133,13 +134,18 @@ impl Cluster {
     }
 
     pub(crate) fn fleet(&self, nodes: usize, features: Gates) -> RunningFleet {
+        self.fleet_with(nodes, features, None)
+    }
+
+    /// A fleet that also simulates the nodes that a selector matches.
+    fn fleet_with(&self, nodes: usize, features: Gates, adopted: Option<Selector>) -> RunningFleet {
         let server = self.server.clone();
         let start = Instant::now();
         let options = kubelet::Options {
             nodes: (0..nodes).map(|number| format!("node-{number}")).collect(),
             template: Template::default(),
             adopts: true,
-            adopted: None,
+            adopted,
             devices: None,
             client: self.admin.clone(),
             client_for: Arc::new(move |node| {
@@ -266,6 +272,51 @@ async fn nodes_that_ask_for_it_are_played_and_others_are_not() {
     until(&cluster.pods, || cluster.pod("b").is_some_and(|pod| pod.status.phase == "Running")).await;
     assert_eq!((address("before"), address("mine")), addresses);
     assert_ne!(cluster.pod("a").unwrap().status.pod_ip, cluster.pod("b").unwrap().status.pod_ip);
+}
+
+/// `--adopt-nodes`: Nodes of an autoscaler, created before and after the start.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_with_adopted_labels_are_simulated() {
+    let cluster = Cluster::start(Gates::all_proposals()).await;
+    let nodes = cluster.admin.documents(Node::RESOURCE);
+    let node = |name: &str, labels: Value| api::json!({"metadata": {"name": name, "labels": labels}});
+    let pool = || api::json!({"example.com/pool": "gold"});
+    nodes.create("", &node("early", pool())).await.unwrap();
+    nodes.create("", &node("silver", api::json!({"example.com/pool": "silver"}))).await.unwrap();
+    let _fleet = cluster.fleet_with(1, Gates::all_proposals(), Some(Selector::parse("example.com/pool=gold").unwrap()));
+    let ready = |name: &str| cluster.nodes.store().get("", name).is_some_and(|node| is_ready(&node));
+    until(&cluster.nodes, || ready("early") && ready("node-0")).await;
+    nodes.create("", &node("late", pool())).await.unwrap();
+    until(&cluster.nodes, || ready("late")).await;
+    for name in ["early", "late"] {
+        cluster.create(name, on(name)).await;
+        until(&cluster.pods, || cluster.pod(name).is_some_and(|pod| pod.status.phase == "Running")).await;
+    }
+    assert!(!ready("silver"));
+    // A node that gets the label later is adopted, too.
+    let label = api::json!({"metadata": {"labels": {"example.com/pool": "gold"}}});
+    nodes.patch("", "silver", "", Patch::Merge, &label).await.unwrap();
+    until(&cluster.nodes, || ready("silver")).await;
+}
+
+/// The node agent reports an expression that rejects a pod, as the scheduler does.
+#[tokio::test(flavor = "multi_thread")]
+async fn node_reports_failed_expressions_of_rejected_pods() {
+    let cluster = Cluster::start(Gates::all_proposals()).await;
+    let _fleet = cluster.fleet(1, Gates::all_proposals());
+    until(&cluster.nodes, || cluster.nodes.store().get("", "node-0").is_some()).await;
+    let mut spec = on("node-0");
+    let terms = api::json!([{"matchCELExpressions": ["node.labels['absent'] == 'true'"]}]);
+    let required = api::json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}});
+    spec.as_object_mut().unwrap().insert("affinity", api::json!({"nodeAffinity": required}));
+    cluster.create("rejected", spec).await;
+    until(&cluster.pods, || cluster.pod("rejected").is_some_and(|pod| pod.is_terminal())).await;
+    assert_eq!(cluster.pod("rejected").unwrap().status.reason, "NodeAffinity");
+    let events: Informer<Event> = Informer::start(&cluster.admin, Selection::default());
+    let note = "expression \"node.labels['absent'] == 'true'\" failed on node node-0 for the node's labels: no such key: absent";
+    let is_it =
+        |it: &Event| it.reason == "ExpressionFailed" && it.message == note && it.involved_object.name == "rejected";
+    until(&events, || events.store().list().iter().any(|it| is_it(it))).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -10,7 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use api::core::v1::{Event, Node};
 use api::features::Features;
+use api::json;
+use client::objects::{Patch, Selection};
+use client::resources::ServedView as _;
 use tokio::time::Instant;
 
 use self::workloads::Kind;
@@ -111,4 +115,62 @@ kinds! {
     refused_jobs_ask_rarely => Job,
     refused_cron_jobs_ask_rarely => CronJob,
     refused_resource_claims_ask_rarely => ResourceClaim,
+}
+
+/// The account of a Deployment's pods is created after it, as in one `kubectl apply`: pods follow the account at once,
+/// however long it took. Time is paused, so that a back-off would be visible.
+#[tokio::test]
+async fn pods_follow_their_account_at_once() {
+    for wait in [Duration::from_millis(200), Duration::from_secs(5), 3 * MINUTE] {
+        let cluster = Cluster::start().await;
+        workloads::create_deployment(&cluster.admin, "late").await;
+        tokio::time::pause();
+        let log = &cluster.switch.log;
+        cluster.switch.is_on.store(true, Ordering::SeqCst);
+        let begin = Instant::now();
+        let _controllers = cluster.controllers(&["deployment", "replicaset"], Features::all_proposals());
+        cluster.pass(wait, || false).await;
+        let tried = log.between(begin, wait + MINUTE);
+        let refused = tried.iter().filter(|it| it.code == 403 && it.path.ends_with("/pods")).count();
+        // The first retries are fast, and a minute of waiting makes few of them.
+        assert!((1..=40).contains(&refused), "{refused} tries in {wait:?}");
+        assert!(log.made("pods", begin).is_empty());
+        let created = Instant::now();
+        cluster.at_once(workloads::create_account(&cluster.admin, "late")).await;
+        cluster.pass(Duration::from_secs(1), || log.made("pods", created).len() == 2).await;
+        assert_eq!(log.made("pods", created).len(), 2, "within a second of the account, after {wait:?}");
+        tokio::time::resume();
+    }
+}
+
+/// A DaemonSet whose expression has no answer for a node gets the event that pods get, once.
+#[tokio::test]
+async fn daemon_set_reports_failed_expressions_once() {
+    let cluster = Cluster::start().await;
+    let nodes = cluster.admin.documents(Node::RESOURCE);
+    nodes.create("", &json!({"metadata": {"name": "node"}})).await.unwrap();
+    let taint = json!({"spec": {"taints": [{"key": "maint", "value": "v", "effect": "NoSchedule"}]}});
+    nodes.patch("", "node", "", Patch::Merge, &taint).await.unwrap();
+    let expression = "taint.key == string(1 / int(taint.value.size() - 1))";
+    let tolerations = json!([{"expression": expression}]);
+    workloads::create_daemon_set(&cluster.admin, "agent", tolerations).await;
+    tokio::time::pause();
+    cluster.switch.is_on.store(true, Ordering::SeqCst);
+    let begin = Instant::now();
+    let _controllers = cluster.controllers(&["daemonset"], Features::all_proposals());
+    cluster.pass(MINUTE, || false).await;
+    let label = json!({"metadata": {"labels": {"unrelated": "x"}}});
+    cluster.at_once(nodes.patch("", "node", "", Patch::Merge, &label)).await.unwrap();
+    cluster.pass(MINUTE, || false).await;
+    let events = cluster.admin.objects::<Event>();
+    let events = cluster.at_once(events.list(&Selection::default())).await.unwrap();
+    let failed: Vec<(&str, &str, &str)> = events
+        .items
+        .iter()
+        .filter(|it| it.reason == "ExpressionFailed")
+        .map(|it| (&*it.involved_object.kind, &*it.involved_object.name, &*it.message))
+        .collect();
+    let note = format!("expression {expression:?} failed on node node for taint maint=v:NoSchedule: division by zero");
+    assert_eq!(failed, [("DaemonSet", "agent", note.as_str())]);
+    assert!(cluster.switch.log.made("pods", begin).is_empty());
 }

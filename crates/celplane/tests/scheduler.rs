@@ -191,6 +191,13 @@ async fn taint_toleration_filter() {
                 assert!(said.starts_with(expected), "{said}");
             }
         }
+        if closed {
+            // The pod with an expression; Kubernetes' event has no room for the gate.
+            let note = plane.event("p7", "FeatureGateDisabled").await;
+            let expected =
+                "spec.tolerations[0].expression has no effect: feature gate TaintTolerationCEL is off in the scheduler";
+            assert_eq!(note, expected);
+        }
         plane.end().await;
     }
 }

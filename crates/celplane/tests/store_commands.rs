@@ -73,6 +73,26 @@ fn a_store_is_backed_up_beside_its_server_checked_compacted_and_restored() {
 }
 
 #[test]
+fn directory_of_a_server_on_etcd_is_named() {
+    let data = tempfile::tempdir().unwrap();
+    let run = |command: &str| store(&[command, "x"][..if command == "check" { 1 } else { 2 }], data.path());
+    let text = format!("there is no file `{}`", data.path().join("store.redb").display());
+    for has_certificates in [false, true] {
+        if has_certificates {
+            std::fs::create_dir(data.path().join("pki")).unwrap();
+        }
+        for command in ["backup", "check", "salvage"] {
+            let output = run(command);
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{errors}");
+            assert!(errors.contains(&text), "{errors}");
+            assert_eq!(errors.contains("`etcdctl snapshot save FILE`"), has_certificates, "{command}: {errors}");
+        }
+    }
+    assert!(!std::path::Path::new("x").exists());
+}
+
+#[test]
 fn a_damaged_store_is_a_sentence_and_not_a_panic() {
     let data = Cluster::start_in(tempfile::tempdir().unwrap()).stop();
     let path = data.path().join("data/store.redb");

@@ -5,15 +5,19 @@
 
 use std::borrow::Cow;
 
-use api::core::v1::Taint;
+use api::core::v1::{PodSpec, Taint};
+use api::features::Gate;
 use api::json::Text;
 
 use crate::expressions::{Outcome, Reason};
-use crate::tolerations::Tolerations;
+use crate::tolerations::{Tolerations, UnusableReason};
 use crate::{Node, PodMatcher, taints};
 
 /// Reason of the event about an expression without an answer.
 const EXPRESSION_FAILED: &str = "ExpressionFailed";
+
+/// Reason of the event about a field that a gate disables.
+const GATE_DISABLED: &str = "FeatureGateDisabled";
 
 /// The number of complaints that one decision reports.
 pub const REPORTED_MAX: usize = 8;
@@ -56,6 +60,16 @@ pub enum Complaint {
         /// The message of the parser.
         error: Text,
     },
+    /// A field of the pod without effect, because its gate is off in the component: event `FeatureGateDisabled`, and a line in
+    /// the log.
+    GateOff {
+        /// The field.
+        field: Text,
+        /// The gate.
+        gate: Gate,
+        /// The component.
+        component: &'static str,
+    },
 }
 
 impl Complaint {
@@ -73,13 +87,20 @@ impl Complaint {
             Complaint::LabelVersion { label, value, error, .. } => {
                 format!("Parse semver failed for value {value} in label {label}, {error}")
             }
+            Complaint::GateOff { field, gate, component } => {
+                format!("{field} has no effect: feature gate {} is off in the {component}", gate.name())
+            }
         }
     }
 
     /// Reason and note of the event, where there is one.
     #[must_use]
     pub fn event(&self) -> Option<(&'static str, String)> {
-        matches!(self, Complaint::Expression { .. }).then(|| (EXPRESSION_FAILED, self.message()))
+        match self {
+            Complaint::Expression { .. } => Some((EXPRESSION_FAILED, self.message())),
+            Complaint::GateOff { .. } => Some((GATE_DISABLED, self.message())),
+            Complaint::TaintVersion { .. } | Complaint::LabelVersion { .. } => None,
+        }
     }
 
     /// The verbosity from which on the log has it; 0 is an error.
@@ -87,7 +108,7 @@ impl Complaint {
     pub fn verbosity(&self) -> u8 {
         match self {
             // Nodes differ in labels: a missing one is not an error.
-            Complaint::Expression { reason: Reason::Missing, .. } => 4,
+            Complaint::Expression { reason: Reason::Missing, .. } | Complaint::GateOff { .. } => 4,
             Complaint::Expression { .. } | Complaint::TaintVersion { .. } => 0,
             Complaint::LabelVersion { .. } => 5,
         }
@@ -100,6 +121,7 @@ impl Complaint {
             Complaint::Expression { .. } => "CEL runtime error".into(),
             Complaint::TaintVersion { .. } => "failed to parse taint value as semantic version".into(),
             Complaint::LabelVersion { .. } => self.message().into(),
+            Complaint::GateOff { .. } => "Field of a disabled feature gate has no effect".into(),
         }
     }
 
@@ -110,6 +132,7 @@ impl Complaint {
             Complaint::Expression { node, expression, value, error, .. } => [node, expression, value, error],
             Complaint::TaintVersion { node, value, error } => [node, "", value, error],
             Complaint::LabelVersion { node, label, value, error } => [node, label, value, error],
+            Complaint::GateOff { field, gate, .. } => ["", field, "", gate.name()],
         }
     }
 
@@ -123,6 +146,7 @@ impl Complaint {
             }
             Complaint::TaintVersion { value, .. } => (Text::default(), value.clone()),
             Complaint::LabelVersion { label, value, .. } => (label.clone(), value.clone()),
+            Complaint::GateOff { field, gate, .. } => (field.clone(), gate.name().into()),
         }
     }
 
@@ -167,6 +191,28 @@ pub fn about_labels(matcher: &PodMatcher, node: &Node) -> Vec<Complaint> {
         error: error.into(),
     }));
     all
+}
+
+/// Required terms of a pod's affinity.
+const REQUIRED_TERMS: &str =
+    "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+
+/// Complaints about fields of a pod without effect, because their gates are off in this component.
+#[must_use]
+pub fn about_gates(spec: &PodSpec, matcher: &PodMatcher, component: &'static str) -> Vec<Complaint> {
+    let tolerations = spec.tolerations.iter().zip(matcher.tolerations().iter()).enumerate();
+    let tolerations = tolerations.filter_map(|(index, (given, compiled))| {
+        let Some(UnusableReason::GateOff(gate)) = compiled.unusable() else { return None };
+        let field = if given.expression.is_empty() { "operator" } else { "expression" };
+        Some((format!("spec.tolerations[{index}].{field}"), *gate))
+    });
+    let terms = matcher.required().gates_off().map(|(index, gate)| {
+        let field =
+            if gate == Gate::TaintTolerationNodeAffinityCEL { "matchCELExpressions" } else { "matchExpressions" };
+        (format!("{REQUIRED_TERMS}[{index}].{field}"), gate)
+    });
+    let complaint = |(field, gate): (String, Gate)| Complaint::GateOff { field: field.into(), gate, component };
+    tolerations.chain(terms).map(complaint).collect()
 }
 
 /// Complaints about a pod and the taints and labels of a node.

@@ -3,6 +3,7 @@
 //! Follows `RequiredNodeAffinity` and `PreferredSchedulingTerms` of Kubernetes' `component-helpers`.
 
 use api::core::v1;
+use api::features::Gate;
 use api::field::{Errors, Path};
 use api::json::Text;
 use api::meta::v1::StringMap;
@@ -86,6 +87,11 @@ impl RequiredAffinity {
     /// The parts that keep terms from matching any node.
     pub fn unusable(&self) -> Vec<String> {
         self.selector.as_ref().map(NodeSelector::unusable).unwrap_or_default()
+    }
+
+    /// Positions of the terms that match nothing because a gate is off, and the gate.
+    pub fn gates_off(&self) -> impl Iterator<Item = (usize, Gate)> {
+        self.selector.iter().flat_map(NodeSelector::gates_off)
     }
 
     /// Adds all expressions.

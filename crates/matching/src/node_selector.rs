@@ -95,6 +95,11 @@ impl NodeSelector {
         self.terms.iter().flat_map(of_term).collect()
     }
 
+    /// Positions of the terms that match nothing because a gate is off, and the gate.
+    pub fn gates_off(&self) -> impl Iterator<Item = (usize, Gate)> {
+        self.terms.iter().filter_map(|(index, term)| Some((*index, term.gate_off?)))
+    }
+
     /// All complaints about terms.
     pub fn errors(&self) -> Errors {
         self.terms.iter().flat_map(|(_, term)| term.errors.iter().cloned()).collect()

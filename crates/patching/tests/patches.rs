@@ -73,3 +73,38 @@ fn entries_moved_by_a_json_patch_are_bounded() {
     assert!(apply(&numbers(1_000), 9_000).is_ok());
     assert_eq!(apply(&numbers(300_000), 9_000), Err(413));
 }
+
+/// The texts of the reference for keys that are no index or do not exist.
+#[test]
+fn json_patch_names_the_last_key() {
+    let object = json::parse(br#"{"spec": {"list": [1, 2], "map": {"a": 1}}}"#).unwrap();
+    for (patch, expected) in [
+        (
+            r#"[{"op": "remove", "path": "/spec/list/-"}]"#,
+            "error in remove for path: '/spec/list/-': strconv.Atoi: parsing \"-\": invalid syntax",
+        ),
+        (
+            r#"[{"op": "remove", "path": "/spec/list/2"}]"#,
+            "error in remove for path: '/spec/list/2': Unable to access invalid index: 2: invalid index referenced",
+        ),
+        (
+            r#"[{"op": "remove", "path": "/spec/map/b"}]"#,
+            "error in remove for path: '/spec/map/b': Unable to remove nonexistent key: b: missing value",
+        ),
+        (
+            r#"[{"op": "move", "from": "/spec/map/b", "path": "/spec/map/c"}]"#,
+            "error in move for path: 'b': Unable to remove nonexistent key: b: missing value",
+        ),
+        (
+            r#"[{"op": "move", "from": "/spec/list/-", "path": "/spec/map/c"}]"#,
+            "error in move for path: '-': strconv.Atoi: parsing \"-\": invalid syntax",
+        ),
+        (
+            r#"[{"op": "add", "path": "/spec/list/x", "value": 1}]"#,
+            "error in add for path: '/spec/list/x': value was not a proper array index: 'x': strconv.Atoi: parsing \"x\": invalid syntax",
+        ),
+    ] {
+        let error = json_patch(&object, patch.as_bytes()).unwrap_err();
+        assert_eq!((code(&error), error.to_string().as_str()), (422, expected), "{patch}");
+    }
+}

@@ -19,6 +19,7 @@ use api::field::{BadValue, Errors, Path};
 use api::json::Value;
 use api::names;
 
+pub use self::hoist::column_path;
 use self::hoist::hoist;
 use crate::core::pod::prepare::count_generation;
 use crate::meta::{self, immutable};

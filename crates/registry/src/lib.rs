@@ -59,4 +59,4 @@ mod webhooks;
 mod workload;
 
 pub use self::core::service_given::init_families as init_service_families;
-pub use apiextensions::{conversion_review, custom_resource, status as definition_status};
+pub use apiextensions::{column_path, conversion_review, custom_resource, status as definition_status};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use api::json::Text;
 pub use matching::complaints::Complaint;
-use matching::complaints::{REPORTED_MAX, about_labels, about_taint};
+use matching::complaints::{REPORTED_MAX, about_gates, about_labels, about_taint};
 use matching::taints;
 
 use crate::cluster::{Cluster, PodInfo};
@@ -42,6 +42,15 @@ pub(crate) fn find(
         for complaint in about_labels(&pod.matcher, matching) {
             new.add(complaint);
         }
+    }
+    new.all
+}
+
+/// Returns the fields of a pod that have no effect because their gate is off, unless they were reported before.
+pub(crate) fn gates_off(pod: &PodInfo, reported: &mut ReportedComplaints) -> Vec<Complaint> {
+    let mut new = NewComplaints { all: Vec::new(), places: HashMap::new(), reported };
+    for complaint in about_gates(pod.spec(), &pod.matcher, "scheduler") {
+        new.add(complaint);
     }
     new.all
 }

@@ -271,6 +271,7 @@ impl Scheduler {
                 Outcome::Unschedulable(FitError { message, ..FitError::default() })
             }
             Failure::Rejected(why) => {
+                attempt.complaints = complaints::gates_off(&queued.pod, &mut queued.complaints_told);
                 // Only a change of the pod helps, which this plugin is woken by.
                 let by = plugins::bit(plugins::taint_toleration::NAME);
                 self.queue.reject(queued, Rejection { by, pending: 0 }, now);
@@ -287,6 +288,7 @@ impl Scheduler {
                 self.begin_complaint_budget();
                 attempt.complaints =
                     complaints::find(&queued.pod, &diagnosis, &self.cluster, &mut queued.complaints_told);
+                attempt.complaints.extend(complaints::gates_off(&queued.pod, &mut queued.complaints_told));
                 // Complaints that were omitted are reported by a later attempt.
                 self.settle_budget(&queued.pod, now);
                 self.begin_room_budget();

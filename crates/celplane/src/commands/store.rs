@@ -30,6 +30,12 @@ super::subcommands! {
     Salvage => salvage,
 }
 
+/// Directory of a server's certificates.
+const PKI: &str = "pki";
+/// Advice for the data directory of a server without a store of its own.
+const ETCD_ADVICE: &str = ": the last server on this directory kept its objects elsewhere. Those of a server with \
+                           --etcd-servers are in etcd; back them up with `etcdctl snapshot save FILE`";
+
 /// Location of the store.
 #[derive(clap::Args)]
 struct Place {
@@ -49,7 +55,11 @@ impl Place {
     fn existing_file(&self) -> anyhow::Result<PathBuf> {
         let path = self.file()?;
         if !path.try_exists()? {
-            let text = format!("there is no file `{}`", path.display());
+            let mut text = format!("there is no file `{}`", path.display());
+            // A server on etcd has only its certificates here.
+            if self.data_dir.join(PKI).is_dir() {
+                text.push_str(ETCD_ADVICE);
+            }
             return Err(std::io::Error::new(std::io::ErrorKind::NotFound, text).into());
         }
         Ok(path)

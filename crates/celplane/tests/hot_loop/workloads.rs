@@ -131,3 +131,28 @@ impl Kind {
         }
     }
 }
+
+/// Creates a service account.
+pub(super) async fn create_account(admin: &Client, name: &str) {
+    let account = json!({"metadata": {"name": name}});
+    admin.documents(SERVICE_ACCOUNTS).create("default", &account).await.unwrap();
+}
+
+/// Creates a Deployment with two pods that run as an account.
+pub(super) async fn create_deployment(admin: &Client, account: &str) {
+    let labels = json!({"app": "late"});
+    let pod = json!({"serviceAccountName": account, "containers": [{"name": "c", "image": "app:1"}]});
+    let template = json!({"metadata": {"labels": (labels.clone())}, "spec": pod});
+    let spec = json!({"replicas": 2, "selector": {"matchLabels": labels}, "template": template});
+    let deployment = json!({"metadata": {"name": "late"}, "spec": spec});
+    admin.documents(DEPLOYMENTS).create("default", &deployment).await.unwrap();
+}
+
+/// Creates a DaemonSet with these tolerations.
+pub(super) async fn create_daemon_set(admin: &Client, name: &str, tolerations: Value) {
+    let labels = json!({"app": name});
+    let pod = json!({"tolerations": tolerations, "containers": [{"name": "c", "image": "app:1"}]});
+    let template = json!({"metadata": {"labels": (labels.clone())}, "spec": pod});
+    let set = json!({"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}});
+    admin.documents(DAEMON_SETS).create("default", &set).await.unwrap();
+}

@@ -4,6 +4,26 @@ use api::json::Value;
 
 use crate::document::same;
 
+const COLUMNS: &str = "additionalPrinterColumns";
+
+/// Whether a field is the same in all versions, so that it is hoisted.
+fn is_common(versions: &[Value], field: &str) -> bool {
+    let Some(first) = versions.first() else { return false };
+    versions.iter().all(|it| it.has(field) == first.has(field) && same(it.field(field), first.field(field)))
+}
+
+/// Path of a printer column in errors and warnings about a definition.
+///
+/// As in Kubernetes, columns that all versions have in common are those of the spec.
+#[must_use]
+pub fn column_path(definition: &Value, version: usize, column: usize) -> String {
+    let versions = definition.list_at(&["spec", "versions"]);
+    match is_common(versions, COLUMNS) {
+        true => format!("spec.{COLUMNS}[{column}]"),
+        false => format!("spec.versions[{version}].{COLUMNS}[{column}]"),
+    }
+}
+
 /// Moves schema, subresources, columns and selectable fields to the top, each if it is the same in all versions.
 pub(super) fn hoist(spec: &Value) -> Value {
     let mut spec = spec.clone();
@@ -13,15 +33,11 @@ pub(super) fn hoist(spec: &Value) -> Value {
     let parts = [
         ("schema", "validation"),
         ("subresources", "subresources"),
-        ("additionalPrinterColumns", "additionalPrinterColumns"),
+        (COLUMNS, COLUMNS),
         ("selectableFields", "selectableFields"),
     ];
     for (from, to) in parts {
-        let is_common = spec
-            .list("versions")
-            .iter()
-            .all(|it| it.has(from) == first.has(from) && same(it.field(from), first.field(from)));
-        if !is_common {
+        if !is_common(spec.list("versions"), from) {
             continue;
         }
         if first.has(from) {

@@ -18,8 +18,12 @@ const NO_TAINT: &str = "0/1 nodes are available: 1 node(s) had untolerated taint
                         preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
 
 fn scheduler() -> Scheduler {
+    scheduler_with(Features::ALL)
+}
+
+fn scheduler_with(features: Features) -> Scheduler {
     let clock: Arc<dyn Fn() -> Duration + Send + Sync> = Arc::new(|| Duration::ZERO);
-    let matcher = Arc::new(Matcher::new(NonZeroUsize::new(64).unwrap(), clock, Features::ALL).unwrap());
+    let matcher = Arc::new(Matcher::new(NonZeroUsize::new(64).unwrap(), clock, features).unwrap());
     let profile = plugins::default_profile(&matcher).unwrap();
     Scheduler::new(vec![profile], Backoff::default(), matcher, 1)
 }
@@ -221,6 +225,58 @@ fn failing_expressions_are_reported_once_per_value() {
     scheduler.set_node(&node("b", "4", &version("ten")), later);
     let attempt = scheduler.schedule_one(later + Duration::from_secs(400)).unwrap();
     assert_eq!(attempt.complaints.len(), 2);
+}
+
+/// The event `FailedScheduling` keeps Kubernetes' text; a second event names the gate, once per field.
+#[test]
+fn disabled_gates_are_reported_once_per_field() {
+    let mut scheduler = scheduler_with(Features::default());
+    scheduler.set_node(&node("n", "4", r#"{"key": "v", "value": "1.1.0", "effect": "NoSchedule"}"#), START);
+    let asks = r#", "tolerations": [{"key": "other", "operator": "Exists"}, {"expression": "true"},
+        {"key": "v", "operator": "SemverLt", "value": "2.0.0"}, {"key": "v", "operator": "Lt", "value": "2"}]"#;
+    scheduler.set_pod(&pod("p", "1", asks), START);
+    let attempt = scheduler.schedule_one(START).unwrap();
+    let Outcome::Unschedulable(unplaced) = &attempt.outcome else { panic!("{:?}", attempt.outcome) };
+    assert_eq!(unplaced.message, NO_TAINT);
+    let events: Vec<(&str, String)> = attempt.complaints.iter().filter_map(Complaint::event).collect();
+    let event = |field: &str, gate: &str| {
+        let note = format!("spec.tolerations{field} has no effect: feature gate {gate} is off in the scheduler");
+        ("FeatureGateDisabled", note)
+    };
+    let expected = [
+        event("[1].expression", "TaintTolerationCEL"),
+        event("[2].operator", "TaintTolerationNodeAffinitySemverComparisonOperators"),
+        event("[3].operator", "TaintTolerationComparisonOperators"),
+    ];
+    assert_eq!(events, expected);
+    assert!(scheduler.schedule_one(START + Duration::from_secs(400)).unwrap().complaints.is_empty());
+}
+
+#[test]
+fn disabled_gates_of_affinity_are_reported() {
+    let mut scheduler = scheduler_with(Features::default());
+    scheduler.set_node(&node("n", "4", ""), START);
+    let asks = |term: &str| {
+        format!(
+            r#", "affinity": {{"nodeAffinity": {{"requiredDuringSchedulingIgnoredDuringExecution":
+            {{"nodeSelectorTerms": [{{"matchFields": [{{"key": "metadata.name", "operator": "In", "values": ["x"]}}]}}, {term}]}}}}}}"#
+        )
+    };
+    let terms = [
+        (r#"{"matchCELExpressions": ["true"]}"#, "matchCELExpressions", "TaintTolerationNodeAffinityCEL"),
+        (
+            r#"{"matchExpressions": [{"key": "v", "operator": "SemverLt", "values": ["2.0.0"]}]}"#,
+            "matchExpressions",
+            "TaintTolerationNodeAffinitySemverComparisonOperators",
+        ),
+    ];
+    for (name, (term, field, gate)) in ["cel", "semver"].into_iter().zip(terms) {
+        scheduler.set_pod(&pod(name, "1", &asks(term)), START);
+        let attempt = scheduler.schedule_one(START).unwrap();
+        let messages: Vec<String> = attempt.complaints.iter().map(Complaint::message).collect();
+        let at = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[1]";
+        assert_eq!(messages, [format!("{at}.{field} has no effect: feature gate {gate} is off in the scheduler")]);
+    }
 }
 
 /// Cached and fresh results are equal, after any history, for all plugins together.

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use api::json::Value;
+use registry::column_path;
 use registry::custom_resource::CustomResource;
 use registry::expressions::{Environments, Languages, Place};
 
@@ -103,7 +104,7 @@ pub(super) fn column_warnings(definition: &Value, environments: &Environments) -
                 None => false,
             };
             if matches!(kind, "integer" | "number") && is_text {
-                let path = format!("spec.versions[{version_index}].additionalPrinterColumns[{column_index}].type");
+                let path = format!("{}.type", column_path(definition, version_index, column_index));
                 let message = format!(
                     "column \"{}\" of version {} has type {kind}, but {} is a string: its cells stay empty",
                     text("name"),

@@ -331,15 +331,41 @@ impl Progress {
             return;
         }
         (self.last, self.has_line) = (Instant::now(), true);
-        let done = placed.saturating_add(waiting);
-        let filled = done.saturating_mul(30).checked_div(self.total).unwrap_or(30).min(30);
-        let bar: String = (0..30).map(|at| if at < filled { '█' } else { '░' }).collect();
-        let _ = write!(std::io::stderr(), "\r{bar} {done} of {}, {waiting} pending\u{1b}[K", self.total);
+        let _ = write!(std::io::stderr(), "\r{}\u{1b}[K", progress_text(self.total, placed, waiting));
     }
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.has_line) {
             let _ = write!(std::io::stderr(), "\r\u{1b}[K");
         }
+    }
+}
+
+/// The bar, and the number of pods that were placed or are pending.
+fn progress_text(total: usize, placed: usize, waiting: usize) -> String {
+    let done = placed.saturating_add(waiting);
+    let filled = done.saturating_mul(30).checked_div(total).unwrap_or(30).min(30);
+    let bar: String = (0..30).map(|at| if at < filled { '█' } else { '░' }).collect();
+    format!("{bar} {done} of {total}, {waiting} pending")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(total: usize, placed: usize, waiting: usize, filled: usize, text: &str) {
+        let bar = "█".repeat(filled) + &"░".repeat(30_usize.saturating_sub(filled));
+        assert_eq!(progress_text(total, placed, waiting), format!("{bar} {text}"));
+    }
+
+    #[test]
+    fn progress_counts_placed_and_pending_pods() {
+        check(60, 0, 0, 0, "0 of 60, 0 pending");
+        check(60, 28, 2, 15, "30 of 60, 2 pending");
+        check(60, 60, 0, 30, "60 of 60, 0 pending");
+        // Pods that were preempted and placed again count twice.
+        check(60, 70, 1, 30, "71 of 60, 1 pending");
+        check(0, 0, 0, 30, "0 of 0, 0 pending");
     }
 }
