@@ -7,8 +7,8 @@ use api::json::{self, Value};
 use dra::search::Effort;
 use dra::{Budget, Error, Features, Search};
 
-/// Returns the expected and the actual result of a case.
-fn run(case: &Value, programs: &Programs) -> (Value, Value) {
+/// The result of a case, as it is recorded: outcome, allocations, error, and steps of the search.
+fn run(case: &Value, programs: &Programs) -> Value {
     let setting = Setting::new(case, programs, features(case));
     let mut budget = Budget::by_cost();
     let (outcome, effort) = match setting.pools() {
@@ -24,21 +24,8 @@ fn run(case: &Value, programs: &Programs) -> (Value, Value) {
             (allocations, effort)
         }
     };
-    let steps = |of: &str| {
-        let entry = expectation(case, of);
-        let index = texts(entry.get("variants")).iter().position(|it| it == of).unwrap();
-        entry.get("steps").unwrap().as_array().unwrap()[index].as_i64().unwrap()
-    };
-    let expected = expectation(case, "experimental");
-    let mut expected_document = Value::object();
-    let mut found_document = Value::object();
-    let (wanted, found) = (expected_document.as_object_mut().unwrap(), found_document.as_object_mut().unwrap());
-    for key in ["outcome", "allocations", "error"] {
-        if let Some(value) = expected.get(key) {
-            wanted.insert(key, value.clone());
-        }
-    }
-    wanted.insert("steps", steps("experimental"));
+    let mut document = Value::object();
+    let found = document.as_object_mut().unwrap();
     found.insert("steps", effort.steps as i64);
     match outcome {
         Ok(Some(allocations)) => {
@@ -55,9 +42,40 @@ fn run(case: &Value, programs: &Programs) -> (Value, Value) {
             found.insert("error", error.to_string());
         }
     }
-    expected_document.sort_keys();
-    found_document.sort_keys();
-    (expected_document, found_document)
+    document.sort_keys();
+    document
+}
+
+/// The recorded result of one of Kubernetes' allocators; none if it rejects the features of the case.
+fn recorded(case: &Value, variant: &str) -> Option<Value> {
+    let entry = expectation(case, variant)?;
+    let mut document = Value::object();
+    let wanted = document.as_object_mut().unwrap();
+    for key in ["outcome", "allocations", "error"] {
+        if let Some(value) = entry.get(key) {
+            wanted.insert(key, value.clone());
+        }
+    }
+    let index = texts(entry.get("variants")).iter().position(|it| it == variant).unwrap();
+    wanted.insert("steps", entry.get("steps").unwrap().as_array().unwrap()[index].as_i64().unwrap());
+    document.sort_keys();
+    Some(document)
+}
+
+/// The parts of a result that can be compared with those of another allocator.
+fn comparable(result: &Value, variant: &str, varies: bool) -> Value {
+    let mut result = result.clone();
+    let fields = result.as_object_mut().unwrap();
+    // The stable allocator searches in another way: the number of its steps differs where its result is the same.
+    if variant == "stable" {
+        fields.remove("steps");
+    }
+    // It tries the pools in random order: only the outcome is recorded where that shows.
+    if varies {
+        fields.remove("allocations");
+        fields.remove("error");
+    }
+    result
 }
 
 /// An allocation as Kubernetes writes it: `devices` also where there are none.
@@ -69,9 +87,9 @@ fn shown(allocation: &api::resource::v1::AllocationResult) -> Value {
     document
 }
 
-fn expectation<'c>(case: &'c Value, variant: &str) -> &'c Value {
+fn expectation<'c>(case: &'c Value, variant: &str) -> Option<&'c Value> {
     let all = case.get("expect").unwrap().as_array().unwrap();
-    all.iter().find(|it| texts(it.get("variants")).iter().any(|it| it == variant)).unwrap()
+    all.iter().find(|it| texts(it.get("variants")).iter().any(|it| it == variant))
 }
 
 fn features(case: &Value) -> Features {
@@ -93,20 +111,37 @@ fn features(case: &Value) -> Features {
     }
 }
 
+/// Cases in which another allocator of Kubernetes has a different result than `experimental`, which `dra` follows.
+const VARIANT_GAPS: &[(&str, &str)] = &[
+    // `incubating` lacks DRAOptionalNodeOperations: `skipNodeOperations` of a slice does not keep it from being used.
+    ("dra-skip-ops-004", "incubating"),
+    ("dra-skip-ops-007", "incubating"),
+    ("dra-skip-ops-010", "incubating"),
+    // `stable` lacks DRAConsumableCapacity: it ignores a request for capacity instead of rejecting it.
+    ("dra-capacity-071", "stable"),
+];
+
 #[test]
 fn allocations_equal_those_of_kubernetes() {
     let mut failures = Vec::new();
-    let cases = cases(include_str!("data/allocator.jsonl"));
-    assert!(cases.len() > 500);
+    let mut compared = [("experimental", 0), ("incubating", 0), ("stable", 0)];
     let programs = Programs::new();
-    for case in &cases {
-        let (expected, found) = run(case, &programs);
-        if expected != found {
-            let id = case.str_at(&["id"]).unwrap();
-            failures.push(format!("{id}\n  {}\n  {}", json::to_string(&expected), json::to_string(&found)));
+    for case in &cases(include_str!("data/allocator.jsonl")) {
+        let id = case.str_at(&["id"]).unwrap();
+        let found = run(case, &programs);
+        for (variant, count) in &mut compared {
+            let Some(expected) = recorded(case, variant) else { continue };
+            *count += 1;
+            let varies = expectation(case, variant).unwrap().get("varies").is_some();
+            let (expected, found) = (comparable(&expected, variant, varies), comparable(&found, variant, varies));
+            if (expected == found) == VARIANT_GAPS.contains(&(id, *variant)) {
+                let (expected, found) = (json::to_string(&expected), json::to_string(&found));
+                failures.push(format!("{id} {variant}\n  {expected}\n  {found}"));
+            }
         }
     }
-    assert!(failures.is_empty(), "{} of {}\n{}", failures.len(), cases.len(), failures.join("\n"));
+    assert!(failures.is_empty(), "{} of {compared:?}\n{}", failures.len(), failures.join("\n"));
+    assert_eq!(compared, [("experimental", 571), ("incubating", 454), ("stable", 288)]);
 }
 
 #[test]

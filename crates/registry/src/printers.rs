@@ -19,6 +19,8 @@ use api::age::human_duration;
 use api::json::{NameFilter, Value};
 use api::time::Timestamp;
 
+use crate::resources::Resource;
+
 /// A column.
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
@@ -30,6 +32,14 @@ pub struct Column {
     pub description: &'static str,
     /// 0 is always shown, 1 in the wide form.
     pub priority: u8,
+}
+
+impl Column {
+    /// The form of its values: `name` for names of objects, nothing for all others.
+    #[must_use]
+    pub fn format(&self) -> &'static str {
+        if matches!(self.name, "Name" | "Attacher") { "name" } else { "" }
+    }
 }
 
 /// Table columns of a kind.
@@ -69,6 +79,20 @@ impl Printer {
         let is_age = (self.cells)(object, soon).get(index) == Some(&age(object, soon));
         is_age.then_some(LastingCells { cells, age: Some((index, created.seconds)) })
     }
+}
+
+/// The conditions of an object's row: pods that have ended have one.
+#[must_use]
+pub fn row_conditions(resource: &Resource<'_>, object: &Value) -> Option<Value> {
+    if (resource.group, resource.plural) != ("", "pods") {
+        return None;
+    }
+    let (reason, message) = match object.str_at(&["status", "phase"])? {
+        "Succeeded" => ("Succeeded", "The pod has completed successfully."),
+        "Failed" => ("Failed", "The pod failed."),
+        _ => return None,
+    };
+    Some(api::json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
 /// The cells of an object without its age.
@@ -250,7 +274,8 @@ mod tests {
             let found = resources::all()
                 .iter()
                 .find(|it| it.group == group && it.versions.contains(&version) && it.kind == one.unwrap_or(kind));
-            let printer = found.unwrap().printer;
+            let resource = found.unwrap();
+            let printer = resource.printer;
             let objects = if one.is_some() { object.list("items") } else { std::slice::from_ref(object) };
             // Tables are printed from stored objects.
             let stored = |object: &Value| {
@@ -261,18 +286,26 @@ mod tests {
                 let text = api::json::to_string(&object);
                 api::json::parse_without(text.as_bytes(), &printer.unread).unwrap()
             };
-            let rows: Vec<Value> =
-                objects.iter().map(|object| Value::Array((printer.cells)(&stored(object), now))).collect();
-            let expected = case.list_at(&["expected", "rows"]);
-            let expected: Vec<Value> = expected.iter().map(|row| row.get("cells").cloned().unwrap()).collect();
-            let shown = |column: &Column| (column.name, column.kind, i64::from(column.priority));
-            let found: Vec<(&str, &str, i64)> = printer.columns.iter().map(shown).collect();
+            let row = |object: &Value| {
+                let object = stored(object);
+                let conditions = row_conditions(resource, &object).unwrap_or_default();
+                let cells = (printer.cells)(&object, now);
+                api::json!({"cells": cells, "conditions": conditions})
+            };
+            let rows: Vec<Value> = objects.iter().map(row).collect();
+            let recorded = |row: &Value| {
+                let field = |name: &str| row.get(name).cloned().unwrap_or_default();
+                api::json!({"cells": (field("cells")), "conditions": (field("conditions"))})
+            };
+            let expected: Vec<Value> = case.list_at(&["expected", "rows"]).iter().map(recorded).collect();
+            let shown = |column: &Column| (column.name, column.kind, column.format(), i64::from(column.priority));
+            let found: Vec<(&str, &str, &str, i64)> = printer.columns.iter().map(shown).collect();
             let columns = case.list_at(&["expected", "columns"]);
             let recorded = |column| {
                 let text = |field| Value::str_at(column, &[field]).unwrap();
-                (text("name"), text("type"), column.get("priority").and_then(Value::as_i64).unwrap())
+                (text("name"), text("type"), text("format"), column.get("priority").and_then(Value::as_i64).unwrap())
             };
-            let wanted: Vec<(&str, &str, i64)> = columns.iter().map(recorded).collect();
+            let wanted: Vec<(&str, &str, &str, i64)> = columns.iter().map(recorded).collect();
             let agrees = rows == expected && found == wanted;
             count += 1;
             if agrees == KNOWN_GAPS.contains(&id) {

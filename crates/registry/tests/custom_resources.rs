@@ -255,6 +255,38 @@ fn cells_have_the_type_of_their_column() {
     shows("date", "null", Ok(Value::Null));
 }
 
+/// As in Kubernetes' CEL, an object has the fields of its schema, under the names that expressions use for them: other
+/// fields do not exist, and a list without type shows the name of Go's type for them.
+#[test]
+fn objects_print_the_fields_that_expressions_see() {
+    let kept = json!({"x-kubernetes-preserve-unknown-fields": true});
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object",
+    "x-kubernetes-preserve-unknown-fields": true,
+    "properties": {
+        "in": {"type": "string"}, "my-field": {"type": "integer"}, "any": (kept.clone()),
+        "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        "list": {"type": "array", "items": (kept)}
+    }}}});
+    let object = json!({"metadata": {"name": "w"}, "spec": {
+        "in": "x", "my-field": 7, "any": {"a": 1}, "free": {"any-thing": [1, "two"]}, "list": [{"a": 1}],
+        "unknown": true
+    }});
+    let mut cells = Vec::new();
+    for expression in ["self.spec", "self.spec.free", "self.spec.my__dash__field", "self.spec.__in__"] {
+        let version = json!({"name": "v1", "schema": {"openAPIV3Schema": (schema.clone())},
+            "additionalPrinterColumns": [{"name": "C", "type": "string", "expression": expression}]});
+        let (columns, error) = Columns::of_version(&version, true, &Languages::default());
+        assert_eq!(error, None, "{expression}");
+        let clock = || Duration::ZERO;
+        let mut request = Request::new(Timestamp::parse(NOW).unwrap(), 1_000_000, &clock);
+        cells.extend(columns.cells(&object, &mut request));
+    }
+    assert_eq!(
+        Value::Array(cells).to_string(),
+        r#"["{__in__: x, any: *common.unknownPreserved, free: {}, list: [*common.unknownPreserved], my__dash__field: 7}","{}","7","x"]"#
+    );
+}
+
 #[test]
 fn a_failure_leaves_the_cell_empty() {
     shows("string", "self.spec.list[7]", Err("index out of bounds: 7"));

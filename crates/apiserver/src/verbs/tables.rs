@@ -7,7 +7,7 @@ mod rows;
 
 use api::json::{Object, Value};
 use api::time::Timestamp;
-use registry::printers::{Column, Printer, SCALES};
+use registry::printers::{Column, Printer, SCALES, row_conditions};
 
 pub(crate) use self::rows::{Rows, is_sorted, sort};
 use crate::custom::serving::ServedVersion;
@@ -125,24 +125,10 @@ fn table(version: &str, metadata: Object, printer: Option<&Printer>, rows: Vec<V
 }
 
 fn column(column: &Column) -> Value {
-    let format = if matches!(column.name, "Name" | "Attacher") { "name" } else { "" };
     api::json!({
-        "name": (column.name), "type": (column.kind), "format": format, "description": (column.description),
-        "priority": (i64::from(column.priority))
+        "name": (column.name), "type": (column.kind), "format": (column.format()),
+        "description": (column.description), "priority": (i64::from(column.priority))
     })
-}
-
-/// Adds a condition to rows of terminated pods.
-fn conditions(resource: &Resource<'_>, object: &Value) -> Option<Value> {
-    if (resource.group, resource.plural) != ("", "pods") {
-        return None;
-    }
-    let (reason, message) = match object.str_at(&["status", "phase"])? {
-        "Succeeded" => ("Succeeded", "The pod has completed successfully."),
-        "Failed" => ("Failed", "The pod failed."),
-        _ => return None,
-    };
-    Some(api::json!([{"type": "Completed", "status": "True", "reason": reason, "message": message}]))
 }
 
 fn row(
@@ -156,7 +142,7 @@ fn row(
     let cells = (printer.cells)(&object, now);
     let mut row = Object::new();
     row.insert("cells", cells);
-    if let Some(conditions) = conditions(resource, &object) {
+    if let Some(conditions) = row_conditions(resource, &object) {
         row.insert("conditions", conditions);
     }
     put_object(&mut row, query, version, object);

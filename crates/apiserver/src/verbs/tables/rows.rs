@@ -3,9 +3,8 @@
 use api::age::human_duration;
 use api::json::{self, Value};
 use api::time::Timestamp;
-use registry::printers::{LastingCells, Printer};
+use registry::printers::{LastingCells, Printer, row_conditions};
 
-use super::conditions;
 use crate::custom::rows::Row;
 use crate::resources::Resource;
 use crate::verbs::{Call, partial_metadata};
@@ -92,7 +91,7 @@ impl Rows {
         // What was encoded here can be read again.
         let read = [before, after].concat();
         let object = json::parse_without(&read, &self.printer.unread).unwrap_or_default();
-        let conditions = conditions(&self.row.resource(), &object);
+        let conditions = row_conditions(&self.row.resource(), &object);
         if self.keeps
             && let Some(cells) = self.printer.lasting_cells(&object)
         {
