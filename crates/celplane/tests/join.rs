@@ -20,6 +20,16 @@ stringData:
   auth-extra-groups: system:bootstrappers:kubeadm:default-node-token
 ";
 
+const NAMES: &str = "
+apiVersion: v1
+kind: Service
+metadata:
+  name: kube-dns
+  namespace: kube-system
+  annotations: {celplane.dev/pod-network: 10.99.0.0/16, celplane.dev/node-routes: \"true\"}
+spec: {ports: [{name: dns, port: 53, protocol: UDP}]}
+";
+
 #[test]
 fn machine_joins_with_a_token() {
     if Cluster::is_missing() {
@@ -27,6 +37,8 @@ fn machine_joins_with_a_token() {
     }
     let cluster = Cluster::up(tempfile::tempdir().unwrap(), &["--nodes", "0", "--enable-bootstrap-token-auth"]);
     cluster.apply(SECRET);
+    // The Service as `celplane up --runtime containerd` has it.
+    cluster.apply(NAMES);
     let signed = "jsonpath={.data.jws-kubeconfig-abcdef}";
     cluster.kubectl(
         &["-n", "kube-public", "wait", "configmap/cluster-info", &format!("--for={signed}"), "--timeout=60s"],
@@ -62,6 +74,11 @@ fn machine_joins_with_a_token() {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && text.contains("celplane kubelet --kubeconfig"), "{text}");
+    let names = ["-n", "kube-system", "get", "service", "kube-dns", "-o", "jsonpath={.spec.clusterIP}"];
+    let names = cluster.kubectl(&names, "");
+    let network =
+        format!("--cluster-dns {names} --cluster-cidr 10.99.0.0/16 --cni-conf-dir /etc/cni/net.d --node-routes\n");
+    assert!(text.contains(&network) && !text.contains("Replace"), "{text}");
     for name in ["kubelet.kubeconfig", "kubelet.crt", "kubelet.key"] {
         use std::os::unix::fs::PermissionsExt as _;
         let mode = std::fs::metadata(directory.join(name)).unwrap().permissions().mode();

@@ -17,6 +17,7 @@ mod cel;
 mod certificate_rotation;
 mod client;
 mod closed_output;
+mod cluster_dns;
 mod console;
 mod containers;
 mod controllers;

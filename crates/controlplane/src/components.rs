@@ -42,6 +42,7 @@ use crate::roles::kubelet::real::RealNode;
 use crate::roles::scheduler::Limits;
 use crate::roles::{Role, controller_manager, dns, kubelet, proxy, scheduler, signing};
 use crate::system_objects;
+use ::proxy::proxier::LocalTraffic;
 
 /// Number of nodes that are created at once.
 const REGISTRATIONS: usize = 64;
@@ -326,10 +327,15 @@ impl MachineParts {
         // Pods reach the server through its Service, and it listens on the bridge of the default network.
         let mut cluster_dns = Vec::new();
         let mut dns = None;
-        if proxy.is_some() && pod_network.is_some() {
-            cluster_dns.extend(dns::ensure_service(admin).await?);
+        if let Some(proxy) = proxy.as_ref().filter(|_| pod_network.is_some()) {
+            let pods = match proxy.configuration.local_traffic {
+                LocalTraffic::Cluster(pods) => pods,
+                LocalTraffic::Node => None,
+            };
+            cluster_dns.extend(dns::ensure_service(admin, pods, proxy.node_routes).await?);
             let (cluster_domain, resolv_conf) = (cluster_domain.clone(), resolv_conf.clone());
-            dns = Some(dns::MachineSettings { admin: admin.clone(), node: name.clone(), cluster_domain, resolv_conf });
+            let (admin, node) = (admin.clone(), name.clone());
+            dns = Some(dns::MachineSettings { admin, node, cluster_domain, resolv_conf, pods });
         }
         let node = RealNode {
             name: name.clone(),

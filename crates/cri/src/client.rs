@@ -1,6 +1,8 @@
 //! Calls to a container runtime.
 
-use std::time::Duration;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use prost::Message;
 use tonic::client::Grpc;
@@ -34,10 +36,32 @@ pub enum EndpointError {
     Transport(String, #[source] tonic::transport::Error),
 }
 
+/// A call to a runtime that has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EndedCall {
+    /// The name of the method, such as `run_pod_sandbox`.
+    pub method: &'static str,
+    /// Its duration.
+    pub duration: Duration,
+    /// Whether it failed.
+    pub is_error: bool,
+}
+
+/// A function that is called after each call to a runtime.
+#[derive(Clone)]
+struct Observer(Arc<dyn Fn(EndedCall) + Send + Sync>);
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Observer")
+    }
+}
+
 /// A connection to a runtime or a driver on a Unix socket. It connects with the first call, and again after a failure.
 #[derive(Debug, Clone)]
 pub struct Client {
     channel: Channel,
+    observer: Option<Observer>,
 }
 
 impl Client {
@@ -50,7 +74,13 @@ impl Client {
         let path = path.ok_or_else(|| EndpointError::Form(endpoint.to_owned()))?;
         let failed = |error| EndpointError::Transport(endpoint.to_owned(), error);
         let endpoint = Endpoint::from_shared(format!("unix://{path}")).map_err(failed)?;
-        Ok(Self { channel: endpoint.connect_timeout(CONNECT_TIMEOUT).connect_lazy() })
+        Ok(Self { channel: endpoint.connect_timeout(CONNECT_TIMEOUT).connect_lazy(), observer: None })
+    }
+
+    /// Calls a function after each call to a runtime.
+    #[must_use]
+    pub fn observed(self, observer: impl Fn(EndedCall) + Send + Sync + 'static) -> Self {
+        Self { observer: Some(Observer(Arc::new(observer))), ..self }
     }
 
     /// A client of the server at `http://address:port`, for health checks.
@@ -60,7 +90,7 @@ impl Client {
     pub fn at_address(address: std::net::SocketAddr) -> Result<Self, EndpointError> {
         let url = format!("http://{address}");
         let endpoint = Endpoint::from_shared(url.clone()).map_err(|error| EndpointError::Transport(url, error))?;
-        Ok(Self { channel: endpoint.connect_timeout(CONNECT_TIMEOUT).connect_lazy() })
+        Ok(Self { channel: endpoint.connect_timeout(CONNECT_TIMEOUT).connect_lazy(), observer: None })
     }
 
     /// Sends one message and returns the answer.
@@ -105,7 +135,13 @@ macro_rules! calls {
                 pub async fn $name(&self, request: m::$request) -> Result<m::$answer, Status> {
                     let timeout: fn(&m::$request) -> Duration = $timeout;
                     let timeout = timeout(&request);
-                    self.call(concat!("/runtime.v1.", $path), request, timeout).await
+                    let begun = Instant::now();
+                    let answer = self.call(concat!("/runtime.v1.", $path), request, timeout).await;
+                    if let Some(Observer(observe)) = &self.observer {
+                        let (duration, is_error) = (begun.elapsed(), answer.is_err());
+                        observe(EndedCall { method: stringify!($name), duration, is_error });
+                    }
+                    answer
                 }
             )*
         }

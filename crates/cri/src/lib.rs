@@ -13,5 +13,5 @@ pub mod plugins;
 #[cfg(feature = "server")]
 pub mod server;
 
-pub use client::{Client, EndpointError};
+pub use client::{Client, EndedCall, EndpointError};
 pub use tonic::{Code, Status};

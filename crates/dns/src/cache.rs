@@ -223,6 +223,22 @@ mod tests {
         assert_eq!(ttl(&Answer::empty(ResponseCode::ServFail)), None);
     }
 
+    #[tokio::test]
+    async fn entries_are_bounded() {
+        let (cache, small) = (Cache::default(), answer(20, &[1]));
+        let numbered = |number: usize| key(&format!("{number}.example."));
+        for number in 0..ENTRIES_MAX.get() {
+            cache.put(numbered(number), &small);
+        }
+        // The entry that was used last stays, the one that was not used for the longest time is dropped.
+        assert!(cache.get(&numbered(0)).is_some());
+        let before = cache.sizes();
+        cache.put(numbered(ENTRIES_MAX.get()), &small);
+        assert_eq!((before.entries, cache.sizes().entries), (ENTRIES_MAX.get(), ENTRIES_MAX.get()));
+        assert!(cache.get(&numbered(1)).is_none() && cache.get(&numbered(0)).is_some());
+        assert!(cache.sizes().bytes < BYTES_MAX && cache.sizes().bytes.abs_diff(before.bytes) < 16);
+    }
+
     fn entries_of(data: RData) -> usize {
         let cache = Cache::default();
         let records = vec![Record::from_rdata(Name::root(), 30, data)];

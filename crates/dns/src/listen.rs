@@ -1,7 +1,8 @@
 //! Sockets of the server.
 
+use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
@@ -12,11 +13,28 @@ const BACKLOG: u32 = 128;
 /// Attempts to find a port that is free for UDP and TCP.
 const PORT_ATTEMPTS: usize = 16;
 
+/// The addresses whose queries are answered; by default all.
+#[derive(Clone, Default)]
+pub(crate) struct Clients(Option<Arc<dyn Fn(IpAddr) -> bool + Send + Sync>>);
+
+impl Clients {
+    pub(crate) fn contain(&self, address: IpAddr) -> bool {
+        self.0.as_ref().is_none_or(|contains| contains(address))
+    }
+}
+
+impl fmt::Debug for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Clients(some)" } else { "Clients(all)" })
+    }
+}
+
 /// A port that is bound for UDP and TCP.
 #[derive(Debug)]
 pub struct Sockets {
     pub(crate) udp: Arc<UdpSocket>,
     pub(crate) tcp: TcpListener,
+    pub(crate) clients: Clients,
     address: SocketAddr,
 }
 
@@ -32,11 +50,19 @@ impl Sockets {
             let udp = udp(address)?;
             let address = SocketAddr::new(address.ip(), udp.local_addr()?.port());
             match tcp(address) {
-                Ok(tcp) => return Ok(Self { udp: Arc::new(udp), tcp, address }),
+                Ok(tcp) => return Ok(Self { udp: Arc::new(udp), tcp, clients: Clients::default(), address }),
                 Err(error) => last = Some(error),
             }
         }
         Err(last.unwrap_or_else(|| io::ErrorKind::AddrInUse.into()))
+    }
+
+    /// Answers only the queries of addresses for which `is_client` returns true: datagrams of others are ignored, and their connections closed.
+    /// It is called for every datagram and connection.
+    #[must_use]
+    pub fn only_for(mut self, is_client: impl Fn(IpAddr) -> bool + Send + Sync + 'static) -> Self {
+        self.clients = Clients(Some(Arc::new(is_client)));
+        self
     }
 
     /// The address.

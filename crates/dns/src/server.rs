@@ -89,9 +89,9 @@ impl Server {
 pub async fn serve(sockets: Sockets, server: Arc<Server>) {
     let mut tasks = JoinSet::new();
     for _ in 0..UDP_TASKS {
-        tasks.spawn(udp::serve(sockets.udp.clone(), server.clone()));
+        tasks.spawn(udp::serve(sockets.udp.clone(), sockets.clients.clone(), server.clone()));
     }
-    tasks.spawn(tcp::serve(sockets.tcp, server));
+    tasks.spawn(tcp::serve(sockets.tcp, sockets.clients, server));
     // None of them ends by itself, and all of them end with the set.
     tasks.join_all().await;
 }

@@ -48,6 +48,29 @@ async fn answers_are_served_over_udp_and_tcp() {
 }
 
 #[tokio::test]
+async fn queries_of_other_networks_are_ignored() {
+    let sockets = dns::Sockets::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let sockets = sockets.only_for(|address| address == std::net::Ipv4Addr::new(127, 0, 0, 2));
+    let running = support::start_on(sockets, sample(), Vec::new());
+    let bytes = query(5, HEADLESS, RecordType::A, None).to_vec().unwrap();
+    let client = async |address: &str| {
+        let socket = tokio::net::UdpSocket::bind((address, 0)).await.unwrap();
+        socket.send_to(&bytes, running.address).await.unwrap();
+        socket
+    };
+    let (other, allowed) = (client("127.0.0.1").await, client("127.0.0.2").await);
+    let mut packet = [0; 512];
+    assert!(tokio::time::timeout(PATIENCE, allowed.recv(&mut packet)).await.unwrap().unwrap() > 12);
+    // A connection of another network ends without an answer.
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    let read = tokio::time::timeout(PATIENCE, stream.read(&mut packet)).await.unwrap();
+    assert!(!matches!(read, Ok(1..)), "{read:?}");
+    assert!(other.try_recv(&mut packet).is_err());
+    let metrics = running.registry.text();
+    assert!(metrics.contains("proto=\"udp\",family=\"1\",type=\"A\"} 1\n"), "{metrics}");
+}
+
+#[tokio::test]
 async fn large_answers_are_truncated_over_udp() {
     let running = start(large(1000), Vec::new());
     let sizes = async |payload: Option<u16>| {
@@ -58,7 +81,10 @@ async fn large_answers_are_truncated_over_udp() {
     };
     assert!(sizes(None).await <= 512);
     assert!(sizes(Some(800)).await <= 800);
-    assert!(sizes(Some(65_535)).await <= 1232);
+    // At most 16 times the query, so that a forged sender receives little.
+    let query_bytes = query(5, HEADLESS, RecordType::A, Some(65_535)).to_vec().unwrap().len();
+    let size = sizes(Some(65_535)).await;
+    assert!(size > 800 && size <= 16 * query_bytes && 16 * query_bytes < 1232, "{size} for {query_bytes}");
     let responses = over_tcp(running.address, &[query(5, HEADLESS, RecordType::A, None)]).await;
     assert_eq!((responses[0].answers.len(), responses[0].metadata.truncation), (1000, false));
 }

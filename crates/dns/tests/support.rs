@@ -55,7 +55,11 @@ impl Drop for RunningServer {
 
 /// Serves a zone on a free port of loopback and forwards to `servers`.
 pub(crate) fn start(zone: Zone, servers: Vec<SocketAddr>) -> RunningServer {
-    let sockets = Sockets::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    start_on(Sockets::bind("127.0.0.1:0".parse().unwrap()).unwrap(), zone, servers)
+}
+
+/// Serves a zone on a port and forwards to `servers`.
+pub(crate) fn start_on(sockets: Sockets, zone: Zone, servers: Vec<SocketAddr>) -> RunningServer {
     let address = sockets.address();
     let registry = Arc::new(Registry::new());
     let metrics = Metrics::new(&registry, 53, "cluster.local");

@@ -17,6 +17,7 @@ mod images;
 mod log_files;
 mod log_reader;
 mod manifest;
+mod metrics;
 mod observe;
 mod plan;
 mod pod_cgroups;
@@ -54,6 +55,7 @@ use self::environment::Facts;
 use self::events::Events;
 use self::images::Images;
 pub use self::log_reader::LogReader;
+use self::metrics::Metrics;
 use self::pressure::PressureState;
 pub use self::pressure::{ThresholdFlags, Thresholds};
 use self::sources::Sources;
@@ -63,6 +65,7 @@ use crate::fleet::shutdown;
 use crate::logs::{self, Line};
 use crate::runtime::{Observation, Pressure, Runtime, StopProgress, Termination, Wake};
 use clock::Clock;
+use telemetry::metrics::Registry;
 
 /// Settings for running containers.
 pub struct Options {
@@ -94,6 +97,8 @@ pub struct Options {
     pub thresholds: Thresholds,
     /// The time.
     pub clock: Clock,
+    /// The registry of metrics about the runtime and pods.
+    pub registry: Registry,
 }
 
 /// A runtime behind CRI. Clones are the same runtime.
@@ -130,6 +135,7 @@ struct SharedState {
     wake: OnceLock<Wake>,
     is_shutting_down: AtomicBool,
     health: Mutex<Result<(), String>>,
+    metrics: Arc<Metrics>,
 }
 
 impl Containers {
@@ -145,6 +151,8 @@ impl Containers {
             config.ok().and_then(|config| config.linux).map_or(CgroupDriver::Cgroupfs, |it| it.cgroup_driver());
         let status = options.runtime.status(m::StatusRequest { verbose: true }).await.unwrap_or_default();
         let features = status.features.unwrap_or_default();
+        let metrics = Metrics::new(&options.registry);
+        let counted = metrics.clone();
         let services = Informer::start(&options.client, Selection::default());
         let facts = Facts {
             node: options.node.clone(),
@@ -156,7 +164,7 @@ impl Containers {
         let shared = SharedState {
             events: Events { recorder: Recorder::of_node(&options.client, &options.node) },
             node: options.node,
-            runtime: options.runtime,
+            runtime: options.runtime.observed(move |call| counted.count(call)),
             runtime_name: version.runtime_name,
             runtime_version: version.runtime_version,
             cgroup_driver: driver,
@@ -179,6 +187,7 @@ impl Containers {
             wake: OnceLock::new(),
             is_shutting_down: AtomicBool::new(false),
             health: Mutex::new(Ok(())),
+            metrics,
         };
         Ok(Self { shared: Arc::new(shared) })
     }

@@ -1,9 +1,12 @@
 //! Programs of the system: `nft`, `conntrack` and `ip`, with limits on time and output.
 
+use std::fs::File;
+use std::io::{Seek as _, Write as _};
 use std::process::Stdio;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use rustix::fs::MemfdFlags;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
 /// Time limit of a program.
@@ -24,7 +27,7 @@ pub enum ProgramError {
         /// The reason.
         source: std::io::Error,
     },
-    /// Pipes broke.
+    /// The input cannot be prepared, or pipes broke.
     #[error("cannot communicate with `{program}`")]
     Pipe {
         /// The program.
@@ -48,7 +51,8 @@ pub enum ProgramError {
     },
 }
 
-/// Runs a program with an input, and returns at most `bytes_max` of its output. It is killed after a minute.
+/// Runs a program with an input, and returns at most `bytes_max` of its output. It is killed after a minute. The program starts with its
+/// complete input: it outlives this process, and must not take the beginning of a transaction for the whole.
 ///
 /// # Errors
 /// The program cannot be run, fails, or takes too long.
@@ -65,7 +69,7 @@ pub async fn run(
 async fn run_unlimited(
     program: &'static str,
     arguments: &[&str],
-    input: String,
+    text: String,
     bytes_max: u64,
 ) -> Result<String, ProgramError> {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
@@ -73,7 +77,7 @@ async fn run_unlimited(
     let start = Command::new(program)
         .args(arguments)
         .env("PATH", path)
-        .stdin(Stdio::piped())
+        .stdin(input(&text).map_err(|source| ProgramError::Pipe { program, source })?)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         // A Ctrl-C is for the proxy, which then removes its table.
@@ -81,15 +85,8 @@ async fn run_unlimited(
         .kill_on_drop(true)
         .spawn();
     let mut child = start.map_err(|source| ProgramError::Start { program, source })?;
-    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let write = async move {
-        if let Some(mut stdin) = stdin {
-            // A program that ends before it has read everything reports why.
-            let _ = stdin.write_all(input.as_bytes()).await;
-        }
-        Ok(())
-    };
-    let ((), output, error) = tokio::try_join!(write, read(stdout, bytes_max), read(stderr, ERROR_BYTES_MAX))
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let (output, error) = tokio::try_join!(read(stdout, bytes_max), read(stderr, ERROR_BYTES_MAX))
         .map_err(|source| ProgramError::Pipe { program, source })?;
     let status = child.wait().await.map_err(|source| ProgramError::Pipe { program, source })?;
     if status.success() {
@@ -98,6 +95,18 @@ async fn run_unlimited(
     let lines: Vec<&str> = error.lines().map(str::trim).filter(|it| !it.is_empty()).take(3).collect();
     let message = if lines.is_empty() { status.to_string() } else { lines.join("; ") };
     Err(ProgramError::Failed { program, message })
+}
+
+/// A file in memory with the whole input, which ends with its last reader. The end of a pipe would be that of its writer: if this process
+/// were killed while it writes, `nft` would commit the statements that it has read.
+fn input(text: &str) -> std::io::Result<Stdio> {
+    if text.is_empty() {
+        return Ok(Stdio::null());
+    }
+    let mut file = File::from(rustix::fs::memfd_create("celplane-input", MemfdFlags::CLOEXEC)?);
+    file.write_all(text.as_bytes())?;
+    file.rewind()?;
+    Ok(file.into())
 }
 
 /// Reads to the end, and keeps the beginning.

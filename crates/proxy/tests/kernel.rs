@@ -173,6 +173,80 @@ async fn killed_transactions_have_no_partial_effect() {
     }
 }
 
+/// Set in the process that writes this table and is killed.
+const WRITES: &str = "CELPLANE_TEST_WRITES_TABLE";
+
+/// An `nft` that reports its start, waits, runs the transaction and reports its end, over named pipes.
+const WAITING_NFT: &str = r#"#!/bin/sh
+export PATH="${PATH#DIRECTORY:}"
+[ "$1" = -f ] || exec nft "$@"
+echo started > DIRECTORY/started
+read -r line < DIRECTORY/continue
+nft "$@"
+echo ended > DIRECTORY/ended
+"#;
+
+/// Services with external addresses, which have chains of their own: the beginning of the script consists of short statements.
+fn with_chains(services: usize) -> RuleSet {
+    let mut state = State::new(node());
+    for number in 0..services {
+        let (name, part) = (format!("s{number}"), format!("{}.{}", 1 + number / 250, 1 + number % 250));
+        let (address, external) = (format!("10.96.{part}"), format!("198.18.{part}"));
+        let spec = api::json!({"clusterIP": address, "externalIPs": [external], "ports": [{"port": 80_i64}]});
+        state.set_service(&Key::new("a", &name), service(&name, spec));
+        state.set_slice(&name.as_str().into(), None, Some(slice(&name, &[(1, "here")])));
+    }
+    let _ = state.update();
+    state.ledger.rule_set()
+}
+
+/// `nft` outlives a proxy that is killed, and takes the end of its input for the end of the transaction.
+#[tokio::test]
+async fn killed_proxy_leaves_no_part_of_a_transaction() {
+    let test = "kernel::killed_proxy_leaves_no_part_of_a_transaction";
+    if !is_inside(test) {
+        return;
+    }
+    let rules = with_chains(2000);
+    if let Ok(table) = std::env::var(WRITES) {
+        let _ = KernelTable::default().replace(&settings(&table), &node(), &rules).await;
+        return;
+    }
+    // A pipe holds 64 KiB of the script. The table's name is one with which they end within the name of a chain: they are valid statements.
+    let is_cut_in_name = |table: &String| {
+        let script = proxy::nft::replace(&settings(table), &node(), &rules);
+        let first = &script[..64 << 10];
+        let last = first.lines().last().unwrap();
+        last.starts_with("add chain") && last.split(' ').nth(4).is_some_and(|it| it.len() > 3)
+    };
+    let table = (1..=64).map(|length| "t".repeat(length)).find(is_cut_in_name).unwrap();
+    let settings = settings(&table);
+    KernelTable::default().replace(&settings, &node(), &with_chains(1)).await.unwrap();
+
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let pipes = ["started", "continue", "ended"];
+    assert!(Command::new("mkfifo").args(pipes.map(path)).status().unwrap().success());
+    let program = WAITING_NFT.replace("DIRECTORY", &directory.path().display().to_string());
+    std::fs::write(path("nft"), program).unwrap();
+    std::fs::set_permissions(path("nft"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let search = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap());
+    let mut proxy = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .env(WRITES, &table)
+        .env("PATH", search)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    assert_eq!(std::fs::read_to_string(path("started")).unwrap(), "started\n");
+    proxy.kill().unwrap();
+    proxy.wait().unwrap();
+    std::fs::write(path("continue"), "\n").unwrap();
+    assert_eq!(std::fs::read_to_string(path("ended")).unwrap(), "ended\n");
+    let elements = rules.elements.keys().filter(|it| it.container() == "service-ips").count();
+    assert_eq!(count(&settings.table, "service-ips", " . tcp . 80"), elements);
+}
+
 #[tokio::test]
 async fn service_has_a_hundred_thousand_endpoints() {
     if !is_inside("kernel::service_has_a_hundred_thousand_endpoints") {
@@ -206,6 +280,11 @@ async fn kernel_accepts_differences() {
     let (mut state, mut table) = (State::new(node()), KernelTable::default());
     let (own, other) = (settings("incremental"), settings("replaced"));
     let mut known: std::collections::BTreeMap<&str, Arc<Slice>> = Default::default();
+    // A table of others, with names that the own one has, too.
+    let foreign = "add table ip other; add chain ip other services; add rule ip other services ip daddr 203.0.113.9 drop; \
+        add map ip other service-ips { type ipv4_addr . inet_proto . inet_service : verdict ; }";
+    assert!(Command::new("nft").arg(foreign).status().unwrap().success());
+    let foreign_rules = listed(&"other".parse().unwrap());
     table.replace(&own, &node(), &state.ledger.rule_set()).await.unwrap();
     let port = |name: &str, protocol: &str| api::json!({"name": name, "protocol": protocol, "port": 80_i64, "nodePort": 30080_i64});
     let everything = |affinity: &str, seconds: i64, policy: &str| {
@@ -272,6 +351,9 @@ async fn kernel_accepts_differences() {
     assert!(edit.success() && !table.is_intact(&own).await.unwrap());
     table.replace(&own, &node(), &state.ledger.rule_set()).await.unwrap();
     assert!(table.is_intact(&own).await.unwrap() && KernelTable::exists(&own.table).await.unwrap());
+    assert_eq!(listed(&"other".parse().unwrap()), foreign_rules);
+    KernelTable::remove(&other.table).await.unwrap();
+    assert_eq!(listed(&"other".parse().unwrap()), foreign_rules);
     assert!(Command::new("nft").args(["flush", "ruleset"]).status().unwrap().success());
     assert!(!table.is_intact(&own).await.unwrap() && !KernelTable::exists(&own.table).await.unwrap());
     state.set_service(&Key::new("a", "c"), service("c", plain("10.96.0.9")));

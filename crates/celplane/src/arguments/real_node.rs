@@ -10,7 +10,7 @@ use controlplane::roles::kubelet::machine;
 use controlplane::roles::kubelet::pod_network::PodNetwork;
 use controlplane::roles::kubelet::real::{PORT, RealNode};
 use controlplane::roles::kubelet::static_pods::StaticPods;
-use controlplane::roles::proxy::Settings;
+use controlplane::roles::proxy::{self as proxy_role, Settings};
 use kubelet::containers::{ThresholdFlags, Thresholds};
 use kubelet::fleet::shutdown::ShutdownPeriods;
 use proxy::network::Network;
@@ -90,6 +90,9 @@ pub(crate) struct RealNodeArguments {
     /// Service proxy of the machine, in the agent's process
     #[arg(long, value_name = "MODE", value_parser = ["nftables", "none"], default_value = "none")]
     proxy_mode: String,
+    /// Loopback port for health checks and metrics of the proxy; 0 disables them
+    #[arg(long, value_name = "PORT", default_value_t = proxy_role::PORT)]
+    pub(crate) proxy_healthz_port: u16,
     /// IPv4 network of all pods: traffic from other addresses to Services is masqueraded
     #[arg(long, value_name = "NETWORK")]
     cluster_cidr: Option<Network>,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use apiserver::certificates::write_private;
+use controlplane::roles::dns::ClusterNetwork;
 use controlplane::roles::kubelet::join::{Pin, Token, discover};
 use controlplane::roles::kubelet::machine;
 
@@ -91,8 +92,63 @@ impl Arguments {
                 key.display()
             ));
         }
+        let (network, hint) = network_flags(cluster.network(&own).await?);
         print_line!("Start the node with:")?;
-        print_line!("  celplane kubelet {flags} --container-runtime-endpoint unix:///run/containerd/containerd.sock --proxy-mode nftables")?;
+        print_line!("  celplane kubelet {flags} --container-runtime-endpoint unix:///run/containerd/containerd.sock --proxy-mode nftables {network}")?;
+        if !hint.is_empty() {
+            print_line!("{hint}")?;
+        }
         Ok(())
+    }
+}
+
+/// The flags of the agent for the network of the cluster, and a sentence about those whose values the cluster does not publish.
+fn network_flags(network: ClusterNetwork) -> (String, String) {
+    let (mut flags, mut unknown) = (String::new(), Vec::new());
+    match network.dns {
+        Some(address) => flags.push_str(&format!("--cluster-dns {address}")),
+        None => {
+            flags.push_str("--cluster-dns DNS-ADDRESS");
+            unknown.push("DNS-ADDRESS by the address of the cluster's DNS server");
+        }
+    }
+    match network.pods {
+        Some(pods) => {
+            flags.push_str(&format!(" --cluster-cidr {pods} --cni-conf-dir /etc/cni/net.d"));
+            flags.push_str(if network.has_routes { " --node-routes" } else { "" });
+        }
+        None => {
+            flags.push_str(" --cluster-cidr POD-NETWORK");
+            unknown.push("POD-NETWORK by the network of all pods");
+        }
+    }
+    let mut hint = String::new();
+    if !unknown.is_empty() {
+        hint = format!("Replace {}, which the cluster does not publish.", unknown.join(", and "));
+    }
+    if network.pods.is_none() {
+        hint.push_str(
+            " Install the cluster's CNI plugin, or add --cni-conf-dir /etc/cni/net.d if nodes have a podCIDR.",
+        );
+    }
+    (flags, hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_parts_of_the_network_are_placeholders() {
+        let (flags, hint) = network_flags(ClusterNetwork::default());
+        assert_eq!(flags, "--cluster-dns DNS-ADDRESS --cluster-cidr POD-NETWORK");
+        assert!(hint.starts_with("Replace DNS-ADDRESS by ") && hint.contains("POD-NETWORK by "), "{hint}");
+        let dns = "10.96.0.10".parse().ok();
+        let (flags, hint) = network_flags(ClusterNetwork { dns, ..ClusterNetwork::default() });
+        assert_eq!(flags, "--cluster-dns 10.96.0.10 --cluster-cidr POD-NETWORK");
+        assert!(hint.starts_with("Replace POD-NETWORK by "), "{hint}");
+        let (flags, hint) = network_flags(ClusterNetwork { dns, pods: "10.1.0.0/16".parse().ok(), has_routes: false });
+        assert_eq!(flags, "--cluster-dns 10.96.0.10 --cluster-cidr 10.1.0.0/16 --cni-conf-dir /etc/cni/net.d");
+        assert_eq!(hint, "");
     }
 }

@@ -72,8 +72,8 @@ impl Arguments {
                 let name = node.name.clone();
                 let proxy = self.real.proxy(name.clone(), node.endpoint.ip())?;
                 let proxy = proxy.map(|settings| proxy::start(own.clone(), settings, features));
-                if let Some(proxy) = &proxy {
-                    proxy.serve_status().await?;
+                if let Some(proxy) = proxy.as_ref().filter(|_| self.real.proxy_healthz_port != 0) {
+                    proxy.serve_status(self.real.proxy_healthz_port).await?;
                 }
                 let (running, agent) = node.start(own, features);
                 agent::serve(listener, access, name, agent.clone(), running.registry.clone());

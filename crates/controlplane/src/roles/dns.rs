@@ -1,7 +1,10 @@
 //! The cluster's DNS server as a role, and the objects by which pods find it.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use api::core::v1::Node;
@@ -9,12 +12,14 @@ use api::discovery::v1::EndpointSlice;
 use api::features::Features;
 use api::json::Value;
 use api::well_known::NAMESPACE_SYSTEM;
-use client::objects::Selection;
+use client::objects::{Patch, Selection};
 use client::resources::ServedView as _;
 use client::{Client, Informer, Resource};
 use dns::Sockets;
+use locks::RwLock;
 use proxy::network::Network;
 use telemetry::logs::chain;
+use tokio::sync::Notify;
 use tracing::warn;
 
 use super::{Role, Setting};
@@ -33,6 +38,13 @@ const SERVICE: &str = "kube-dns";
 const SLICE: &str = "kube-dns-celplane";
 /// Distance of the Service's address from that of the API server's Service: 10.96.0.1 and 10.96.0.10, as in kubeadm.
 const ADDRESS_DISTANCE: u32 = 9;
+
+/// Annotations of the Service with the network of all pods, and whether nodes have routes to the pods of others: machines that join read them.
+const POD_NETWORK: &str = "celplane.dev/pod-network";
+const NODE_ROUTES: &str = "celplane.dev/node-routes";
+/// Interval at which the addresses of this machine are read again, and shortest time between two readings.
+const ADDRESS_INTERVAL: Duration = Duration::from_secs(10);
+const ADDRESS_INTERVAL_MIN: Duration = Duration::from_secs(1);
 
 const SERVICES: Resource = Resource::new("", "v1", "services", "Service");
 const CLUSTER_ROLES: Resource = Resource::new("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole");
@@ -75,22 +87,56 @@ pub struct MachineSettings {
     pub cluster_domain: String,
     /// File with the servers for names outside of the domain.
     pub resolv_conf: PathBuf,
+    /// The network of all pods.
+    pub pods: Option<Network>,
 }
 
-/// Starts the server of a machine. It listens on the address of the pods' bridge, once the Node has its `podCIDR`: the bridge exists only
-/// on the machine, so that the server is not reachable from outside.
+/// Starts the server of a machine. It listens on the address of the pods' bridge, once the Node has its `podCIDR`. Neighbors of the machine
+/// can reach that address, too, by a route: only pods, nodes and the machine itself are answered.
 #[must_use]
 pub fn start_on_machine(client: Client, settings: MachineSettings) -> Role {
     Role::start(NAME, Features::default(), move |setting| async move {
-        let MachineSettings { admin, node, cluster_domain, resolv_conf } = settings;
+        let MachineSettings { admin, node, cluster_domain, resolv_conf, pods } = settings;
         let gateway = tokio::select! {
             () = setting.shutdown.requested() => return Ok(()),
             gateway = gateway_of(&admin, &node) => gateway,
         };
+        let machines = Arc::new(RwLock::new(BTreeSet::new()));
+        let known = machines.clone();
         let sockets = bind(SocketAddr::from((gateway, PORT)))?;
+        let sockets = sockets.only_for(move |source| is_client(source, pods, &known.read()));
         publish_address(&admin, sockets.address()).await?;
-        run(client, Settings { sockets, cluster_domain, resolv_conf }, setting).await
+        let followed = tokio::spawn(follow_machines(admin, machines));
+        let ended = run(client, Settings { sockets, cluster_domain, resolv_conf }, setting).await;
+        followed.abort();
+        ended
     })
+}
+
+/// Whether queries of an address are answered.
+fn is_client(source: IpAddr, pods: Option<Network>, machines: &BTreeSet<Ipv4Addr>) -> bool {
+    let IpAddr::V4(source) = source else { return false };
+    source.is_loopback() || pods.is_some_and(|it| it.contains(source)) || machines.contains(&source)
+}
+
+/// Keeps the addresses of this machine and of all Nodes.
+async fn follow_machines(client: Client, machines: Arc<RwLock<BTreeSet<Ipv4Addr>>>) {
+    let (nodes, wake) = (Informer::<Node>::start(&client, Selection::default()), Arc::new(Notify::new()));
+    let notified = wake.clone();
+    nodes.on_change(move |_, _| notified.notify_one());
+    loop {
+        let mut found = proxy::machine::addresses();
+        for node in nodes.store().list() {
+            let internal = node.status.addresses.iter().filter(|it| it.address_type == "InternalIP");
+            found.extend(internal.filter_map(|it| it.address.parse::<Ipv4Addr>().ok()));
+        }
+        *machines.write() = found;
+        tokio::time::sleep(ADDRESS_INTERVAL_MIN).await;
+        tokio::select! {
+            () = wake.notified() => {}
+            () = tokio::time::sleep(ADDRESS_INTERVAL) => {}
+        }
+    }
 }
 
 async fn run(client: Client, settings: Settings, setting: Setting) -> Result<()> {
@@ -122,16 +168,59 @@ async fn gateway_of(client: &Client, node: &str) -> Ipv4Addr {
     }
 }
 
-/// Creates the permissions of the server and its Service. Returns the address of the Service, if it has one.
+/// The network of a cluster, as far as its DNS Service names it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClusterNetwork {
+    /// Address of the DNS server.
+    pub dns: Option<IpAddr>,
+    /// The network of all pods.
+    pub pods: Option<Network>,
+    /// Whether nodes have routes to the pods of others.
+    pub has_routes: bool,
+}
+
+impl ClusterNetwork {
+    /// Reads the DNS Service of a cluster; everything is unknown if there is none.
+    ///
+    /// # Errors
+    /// The Service cannot be read.
+    pub async fn read(client: &Client) -> Result<Self> {
+        match client.documents(SERVICES).get(NAMESPACE_SYSTEM, SERVICE).await {
+            Err(error) if error.is_not_found() => Ok(Self::default()),
+            service => Ok(Self::of(&service.context("cannot read the Service of the DNS server")?)),
+        }
+    }
+
+    fn of(service: &Value) -> Self {
+        let annotation = |name: &str| service.text_at(&["metadata", "annotations", name]);
+        Self {
+            dns: service.text_at(&["spec", "clusterIP"]).parse().ok(),
+            pods: annotation(POD_NETWORK).parse().ok(),
+            has_routes: annotation(NODE_ROUTES) == "true",
+        }
+    }
+}
+
+/// Creates the permissions of the server and its Service, with the network for machines that join. Returns the address of the Service, if it
+/// has one.
 ///
 /// # Errors
 /// Objects that the API server rejects.
-pub(crate) async fn ensure_service(client: &Client) -> Result<Option<IpAddr>> {
+pub(crate) async fn ensure_service(client: &Client, pods: Option<Network>, has_routes: bool) -> Result<Option<IpAddr>> {
     for (resource, object) in permissions() {
         create(client, resource, "", &object).await.context("cannot create the permissions of the DNS server")?;
     }
     let service = find_or_create_service(client).await.context("cannot create the Service of the DNS server")?;
-    Ok(service.text_at(&["spec", "clusterIP"]).parse().ok())
+    let known = ClusterNetwork::of(&service);
+    let wanted = ClusterNetwork { dns: known.dns, pods, has_routes };
+    if known != wanted {
+        let network = pods.map_or(Value::Null, |it| it.to_string().into());
+        let annotations = api::json!({POD_NETWORK: network, NODE_ROUTES: (has_routes.to_string())});
+        let patch = api::json!({"metadata": {"annotations": annotations}});
+        let patched = client.documents(SERVICES).patch(NAMESPACE_SYSTEM, SERVICE, "", Patch::Merge, &patch).await;
+        patched.context("cannot annotate the Service of the DNS server")?;
+    }
+    Ok(wanted.dns)
 }
 
 /// Creates the EndpointSlice of the Service with the address on which the server listens. A Service with pods of its own is left alone.
@@ -228,4 +317,33 @@ fn slice(listening: SocketAddr) -> Value {
         "endpoints": [{"addresses": [(listening.ip().to_string())], "conditions": {"ready": true}}],
         "ports": [{"name": "dns", "port": port, "protocol": "UDP"}, {"name": "dns-tcp", "port": port, "protocol": "TCP"}],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbors_of_the_machine_are_no_clients() {
+        let machines = BTreeSet::from([Ipv4Addr::new(192, 168, 77, 1), Ipv4Addr::new(192, 168, 77, 2)]);
+        let check = |source: &str| is_client(source.parse().unwrap(), "10.244.0.0/16".parse().ok(), &machines);
+        assert!(["10.244.0.7", "10.244.9.1", "127.0.0.1", "192.168.77.1", "192.168.77.2"].into_iter().all(check));
+        assert!(!["192.168.77.3", "10.245.0.1", "198.51.100.1", "fe80::1"].into_iter().any(check));
+    }
+
+    #[test]
+    fn network_is_read_from_the_service() {
+        let service = api::json!({
+            "metadata": {"annotations": {"celplane.dev/pod-network": "10.1.0.0/16", "celplane.dev/node-routes": "true"}},
+            "spec": {"clusterIP": "10.96.0.10"},
+        });
+        let found = ClusterNetwork::of(&service);
+        assert_eq!(found.dns, "10.96.0.10".parse().ok());
+        assert_eq!((found.pods, found.has_routes), ("10.1.0.0/16".parse().ok(), true));
+        // Texts that are no addresses do not become parts of commands.
+        let foreign = api::json!({
+            "metadata": {"annotations": {"celplane.dev/pod-network": "10.1.0.0/16; reboot"}}, "spec": {"clusterIP": "None"},
+        });
+        assert_eq!(ClusterNetwork::of(&foreign), ClusterNetwork::default());
+    }
 }

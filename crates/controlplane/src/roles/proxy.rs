@@ -61,12 +61,12 @@ pub fn start(client: Client, settings: Settings, features: Features) -> Role {
 }
 
 impl Role {
-    /// Serves health and metrics of a proxy in another component's process, on kube-proxy's port of this machine.
+    /// Serves health and metrics of a proxy in another component's process, on a loopback port of this machine.
     ///
     /// # Errors
     /// The port is in use.
-    pub async fn serve_status(&self) -> anyhow::Result<()> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORT));
+    pub async fn serve_status(&self, port: u16) -> anyhow::Result<()> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let page =
             Page { registry: self.registry.clone(), health: self.health.clone(), profiler: None, configuration: None };
         status::serve(Place { address, access: None }, page).await

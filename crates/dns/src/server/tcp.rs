@@ -17,6 +17,7 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::{Response, Server};
+use crate::listen::Clients;
 use crate::message::QUERY_BYTES_MAX;
 use crate::metrics::Transport;
 
@@ -35,16 +36,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LENGTH_BYTES: usize = 2;
 
 /// Number of connections of each client address.
-type Clients = Arc<Mutex<HashMap<IpAddr, usize>>>;
+type Counts = Arc<Mutex<HashMap<IpAddr, usize>>>;
 
 /// An open connection.
 struct Place {
-    clients: Clients,
+    clients: Counts,
     address: IpAddr,
 }
 
 impl Place {
-    fn take(clients: &Clients, address: IpAddr) -> Option<Self> {
+    fn take(clients: &Counts, address: IpAddr) -> Option<Self> {
         let mut counts = clients.lock();
         let all: usize = counts.values().sum();
         let own = counts.get(&address).copied().unwrap_or(0);
@@ -70,8 +71,8 @@ impl Drop for Place {
 }
 
 /// Serves until the future is dropped, which ends all connections.
-pub(crate) async fn serve(listener: TcpListener, server: Arc<Server>) {
-    let (clients, mut connections) = (Clients::default(), JoinSet::new());
+pub(crate) async fn serve(listener: TcpListener, clients: Clients, server: Arc<Server>) {
+    let (counts, mut connections) = (Counts::default(), JoinSet::new());
     loop {
         while connections.try_join_next().is_some() {}
         let (stream, client) = match listener.accept().await {
@@ -82,7 +83,10 @@ pub(crate) async fn serve(listener: TcpListener, server: Arc<Server>) {
                 continue;
             }
         };
-        let Some(place) = Place::take(&clients, client.ip()) else { continue };
+        if !clients.contain(client.ip()) {
+            continue;
+        }
+        let Some(place) = Place::take(&counts, client.ip()) else { continue };
         let server = server.clone();
         connections.spawn(async move {
             let _ = connection(stream, client.ip(), &server).await;
@@ -168,7 +172,7 @@ mod tests {
 
     #[test]
     fn connections_of_one_client_are_bounded() {
-        let (clients, one) = (Clients::default(), IpAddr::from([192, 0, 2, 1]));
+        let (clients, one) = (Counts::default(), IpAddr::from([192, 0, 2, 1]));
         let mut places: Vec<_> = (0..CONNECTIONS_PER_CLIENT_MAX).map(|_| Place::take(&clients, one).unwrap()).collect();
         assert!(Place::take(&clients, one).is_none());
         assert!(Place::take(&clients, IpAddr::from([192, 0, 2, 2])).is_some());

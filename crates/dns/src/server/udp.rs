@@ -8,6 +8,7 @@ use tokio::net::UdpSocket;
 use tracing::warn;
 
 use super::{Response, Server};
+use crate::listen::Clients;
 use crate::message::QUERY_BYTES_MAX;
 use crate::metrics::Transport;
 
@@ -15,7 +16,7 @@ use crate::metrics::Transport;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until the future is dropped. Several can share a socket.
-pub(crate) async fn serve(socket: Arc<UdpSocket>, server: Arc<Server>) {
+pub(crate) async fn serve(socket: Arc<UdpSocket>, clients: Clients, server: Arc<Server>) {
     // One byte more, so that queries that are too long are recognized.
     let mut packet = vec![0; QUERY_BYTES_MAX.saturating_add(1)];
     loop {
@@ -27,6 +28,9 @@ pub(crate) async fn serve(socket: Arc<UdpSocket>, server: Arc<Server>) {
                 continue;
             }
         };
+        if !clients.contain(client.ip()) {
+            continue;
+        }
         let bytes = packet.get(..length).unwrap_or_default();
         match server.respond(bytes, client.ip(), Transport::Udp) {
             Response::Nothing => {}

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::core::v1::Pod;
 use api::json::Text;
@@ -34,12 +34,19 @@ impl SharedState {
     pub(super) async fn relist(self: Arc<Self>) {
         let mut known: Option<HashMap<String, (i32, Key)>> = None;
         let mut turn = 0_u32;
+        let mut last: Option<Instant> = None;
         loop {
             if turn.checked_rem(ROTATION_EVERY) == Some(0) {
                 self.rotate_logs().await;
                 self.relieve().await;
             }
-            match self.list_all().await {
+            let begun = Instant::now();
+            if let Some(last) = last.replace(begun) {
+                self.metrics.relist_interval.observe_duration(begun.saturating_duration_since(last));
+            }
+            let listed = self.list_all().await;
+            self.metrics.relist.observe_duration(begun.elapsed());
+            match listed {
                 Ok(found) => {
                     self.wake_changed(known.as_ref(), &found);
                     known = Some(found);

@@ -27,7 +27,7 @@ use super::snapshot::{Snapshot, time};
 use super::stopping::Stop;
 use super::volumes::{MountedVolumes, Mounting, create};
 use super::{SharedState, resources};
-use crate::runtime::Observation;
+use crate::runtime::{Container, Observation, State};
 
 /// More steps than a pod takes in one go.
 const STEPS_MAX: usize = 200;
@@ -53,9 +53,22 @@ pub(super) struct PodState {
     pub(super) probes: Probes,
 }
 
+/// Progress of a pod's start.
+#[derive(Debug, Clone, Copy, Default)]
+enum PodStart {
+    /// The pod was not observed yet.
+    #[default]
+    Unknown,
+    /// Its containers wait since the first look.
+    Begun(Timestamp),
+    /// All of its containers have started.
+    Started,
+}
+
 /// The memory between two looks. The runtime has the rest.
 #[derive(Default)]
 pub(super) struct Work {
+    start: PodStart,
     pub(super) manifest: Option<Arc<Value>>,
     generation: i64,
     pub(super) allocation: Allocation,
@@ -110,12 +123,33 @@ impl SharedState {
         });
         let turn = Turn { shared: self, pod: &pod, manifest: &manifest, state: &state, now };
         match turn.advance(&mut work).await {
-            Ok(observation) => observation,
+            Ok(observation) => {
+                self.measure_start(&mut work, &observation, now);
+                observation
+            }
             Err(status) => {
                 debug!(pod = %pod.metadata.name, err = %chain(&status), "Could not reach the container runtime");
                 stale
             }
         }
+    }
+
+    /// Measures the time from the first look at a pod until its containers have started, once. Pods that this process adopted are not measured.
+    fn measure_start(&self, work: &mut Work, observation: &Observation, now: Timestamp) {
+        if observation.is_stale {
+            return;
+        }
+        let is_waiting = |it: &Container| matches!(it.state, State::Waiting { .. });
+        let is_started = !observation.containers.is_empty() && !observation.containers.iter().any(is_waiting);
+        work.start = match work.start {
+            PodStart::Unknown if is_started => PodStart::Started,
+            PodStart::Unknown => PodStart::Begun(now),
+            PodStart::Begun(begun) if is_started => {
+                self.metrics.pod_start.observe_duration(begun.until(now));
+                PodStart::Started
+            }
+            known => known,
+        };
     }
 
     /// The whole pod, reloaded when it may have changed.

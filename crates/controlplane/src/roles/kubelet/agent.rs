@@ -92,7 +92,7 @@ impl Server {
             ["stats", "summary"] => Ok(json(stats::summary(&self.node, &self.used().await?))),
             ["metrics"] => {
                 let own = stats::agent_metrics(&self.node, &self.used().await?);
-                Ok(text(StatusCode::OK, format!("{}{own}", self.registry.text())))
+                Ok(text(StatusCode::OK, format!("{}{own}{}", self.registry.text(), stats::process_metrics())))
             }
             ["metrics", "resource"] => Ok(text(StatusCode::OK, stats::resource_metrics(&self.used().await?))),
             ["metrics", "cadvisor"] => Ok(text(StatusCode::OK, stats::container_metrics(&self.used().await?))),

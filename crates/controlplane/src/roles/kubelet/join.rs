@@ -18,6 +18,7 @@ use controllers::identity::bootstrap_signer;
 use tokio::time::Instant;
 
 use super::NAME;
+use crate::roles::dns::ClusterNetwork;
 
 const REQUESTS: Resource =
     Resource::new("certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest");
@@ -170,6 +171,15 @@ impl Cluster {
         let client = self.client(User { certificate, ..User::default() }).await?;
         let usages = ["digital signature", "server auth"];
         request(&client, node, &[address], SERVING_SIGNER, &usages, patience, announce).await
+    }
+
+    /// The network of the cluster, under a node's own name.
+    ///
+    /// # Errors
+    /// The server does not answer, or refuses.
+    pub async fn network(&self, own: &Credentials) -> Result<ClusterNetwork> {
+        let certificate = Some((own.certificate.clone().into_bytes(), own.key.clone().into_bytes()));
+        ClusterNetwork::read(&self.client(User { certificate, ..User::default() }).await?).await
     }
 
     /// The kubeconfig of a node with its certificate.

@@ -14,6 +14,7 @@ use kubelet::containers::{self, Containers, Dns, Thresholds};
 use kubelet::template::Template;
 use kubelet::{Fleet, Options};
 use matching::CompileCache;
+use telemetry::metrics::Registry;
 use tokio::time::Instant;
 
 use super::NAME;
@@ -92,7 +93,7 @@ impl RealNode {
                 }
             });
             let machine = Machine::read(&self.root);
-            let containers = self.connect(&client, &machine).await?;
+            let containers = self.connect(&client, &machine, &setting.registry).await?;
             let mut document = self.node;
             machine.complete(&mut document, &containers.version());
             if let Some(status) = document.get_mut("status").and_then(Value::as_object_mut) {
@@ -131,7 +132,7 @@ impl RealNode {
         (role, shared)
     }
 
-    async fn connect(&self, client: &Client, machine: &Machine) -> Result<Containers> {
+    async fn connect(&self, client: &Client, machine: &Machine, registry: &Registry) -> Result<Containers> {
         let endpoint = self.runtime_endpoint.as_str();
         let (root, logs) = (std::path::absolute(&self.root)?, std::path::absolute(&self.logs)?);
         for directory in [&root, &logs] {
@@ -158,6 +159,7 @@ impl RealNode {
                 cpu_milli: machine.cpu_milli,
                 thresholds: self.thresholds.clone(),
                 clock: client.clock().clone(),
+                registry: registry.clone(),
             })
         };
         let begun = Instant::now();

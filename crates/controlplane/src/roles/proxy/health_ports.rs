@@ -76,3 +76,70 @@ fn page(key: Key, checks: watch::Receiver<HealthChecks>) -> listen::Page {
         })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proxy::health_check::HealthCheck;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    /// The response of a port, or nothing if the connection is refused.
+    async fn fetch(address: Ipv4Addr, port: u16) -> Option<String> {
+        let mut stream = TcpStream::connect((address, port)).await.ok()?;
+        let request = "GET /any HTTP/1.1\r\nhost: balancer\r\nconnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.ok()?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.ok()?;
+        Some(text)
+    }
+
+    /// Repeats a request until its response is the expected one: listeners follow a change after a moment.
+    async fn until(address: Ipv4Addr, port: u16, is_expected: impl Fn(Option<&str>) -> bool) {
+        let repeated = async {
+            while !is_expected(fetch(address, port).await.as_deref()) {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), repeated).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn ports_follow_the_services() {
+        // An address of this process, so that others do not use its ports.
+        let [_, _, high, low] = std::process::id().to_be_bytes();
+        let address = Ipv4Addr::new(127, 91, high, low);
+        let (one, other) = (18_080, 18_081);
+        let (key, web) = (Key::new("a", "web"), |port, local_endpoints| HealthCheck { port, local_endpoints });
+        let checks = |check: Option<HealthCheck>| HealthChecks {
+            services: check.map(|it| (key.clone(), it)).into_iter().collect(),
+            is_healthy: true,
+        };
+        let (sender, receiver) = watch::channel(checks(Some(web(one, 2))));
+        let served = tokio::spawn(serve(Some(address), receiver));
+        let is_good = |it: Option<&str>| {
+            it.is_some_and(|it| it.starts_with("HTTP/1.1 200") && it.contains("x-load-balancing-endpoint-weight: 2"))
+        };
+        until(address, one, is_good).await;
+        // The open port answers with the newest numbers.
+        sender.send_replace(checks(Some(web(one, 0))));
+        until(address, one, |it| it.is_some_and(|it| it.starts_with("HTTP/1.1 503"))).await;
+        sender.send_replace(checks(Some(web(other, 2))));
+        until(address, other, is_good).await;
+        until(address, one, |it| it.is_none()).await;
+        // A port that another process has is opened with the next change.
+        let taken = TcpListener::bind((address, one)).await.unwrap();
+        sender.send_replace(checks(Some(web(one, 2))));
+        until(address, other, |it| it.is_none()).await;
+        drop(taken);
+        sender.send_replace(checks(Some(web(one, 2))));
+        until(address, one, is_good).await;
+        sender.send_replace(checks(None));
+        until(address, one, |it| it.is_none()).await;
+        drop(sender);
+        served.await.unwrap();
+    }
+}

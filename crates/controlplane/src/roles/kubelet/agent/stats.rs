@@ -37,6 +37,8 @@ struct ContainerUse {
     working_set: u64,
     memory: u64,
     resident: u64,
+    /// Swap in use and free below the limit, where the runtime counts it.
+    swap: Option<(u64, u64)>,
 }
 
 /// The machine.
@@ -47,6 +49,7 @@ struct MachineUse {
     memory_used: u64,
     working_set: u64,
     available: u64,
+    swap_used: u64,
     booted_seconds: i64,
 }
 
@@ -94,6 +97,10 @@ fn combine(stats: &[m::ContainerStats], known: &[m::Container]) -> Vec<Container
             working_set: number(memory.working_set_bytes.as_ref()),
             memory: number(memory.usage_bytes.as_ref()),
             resident: number(memory.rss_bytes.as_ref()),
+            swap: stats.swap.as_ref().and_then(|it| {
+                let used = it.swap_usage_bytes.as_ref()?.value;
+                Some((used, number(it.swap_available_bytes.as_ref())))
+            }),
             id: attributes.id,
         }
     };
@@ -132,6 +139,7 @@ impl MachineUse {
             memory_used: used,
             working_set: used.saturating_sub(memory("Inactive(file)")),
             available: memory("MemAvailable"),
+            swap_used: memory("SwapTotal").saturating_sub(memory("SwapFree")),
             booted_seconds: booted.unwrap_or(0),
         }
     }
@@ -248,6 +256,23 @@ pub(super) fn resource_metrics(used: &NodeUse) -> String {
     containers("container_memory_working_set_bytes", "gauge", help, |it| it.working_set.to_string(), true);
     let help = "[STABLE] Start time of the container since unix epoch in seconds";
     containers("container_start_time_seconds", "gauge", help, |it| start_seconds(it.created), false);
+    for (name, help, value) in [
+        (
+            "container_swap_limit_bytes",
+            "[ALPHA] Current amount of the container swap limit in bytes. Reported only on non-windows systems",
+            (|(used, free): (u64, u64)| used.saturating_add(free)) as fn((u64, u64)) -> u64,
+        ),
+        (
+            "container_swap_usage_bytes",
+            "[ALPHA] Current amount of the container swap usage in bytes. Reported only on non-windows systems",
+            |(used, _)| used,
+        ),
+    ] {
+        out.family(name, "gauge", help);
+        for (one, swap) in used.containers.iter().filter_map(|it| Some((it, it.swap?))) {
+            out.line(name, &labels(one), value(swap), Some(one.at));
+        }
+    }
     let (pods, now) = (by_pod(&used.containers), Some(used.now));
     let name = "pod_cpu_usage_seconds_total";
     out.family(name, "counter", "[STABLE] Cumulative cpu time consumed by the pod in core-seconds");
@@ -261,11 +286,25 @@ pub(super) fn resource_metrics(used: &NodeUse) -> String {
         let labels = format!("namespace=\"{namespace}\",pod=\"{pod}\"");
         out.line(name, &labels, sum(all, |it| it.working_set), all.first().map(|it| it.at));
     }
+    let name = "pod_swap_usage_bytes";
+    out.family(
+        name,
+        "gauge",
+        "[ALPHA] Current amount of the pod swap usage in bytes. Reported only on non-windows systems",
+    );
+    for ((namespace, pod, _), all) in pods.iter().filter(|(_, all)| all.iter().any(|it| it.swap.is_some())) {
+        let labels = format!("namespace=\"{namespace}\",pod=\"{pod}\"");
+        let value = sum(all, |it| it.swap.map_or(0, |(used, _)| used));
+        out.line(name, &labels, value, all.first().map(|it| it.at));
+    }
     let help = "[STABLE] Cumulative cpu time consumed by the node in core-seconds";
     out.family("node_cpu_usage_seconds_total", "counter", help);
     out.line("node_cpu_usage_seconds_total", "", seconds(used.machine.cpu_nanos), now);
     out.family("node_memory_working_set_bytes", "gauge", "[STABLE] Current working set of the node in bytes");
     out.line("node_memory_working_set_bytes", "", used.machine.working_set, now);
+    let help = "[ALPHA] Current swap usage of the node in bytes. Reported only on non-windows systems";
+    out.family("node_swap_usage_bytes", "gauge", help);
+    out.line("node_swap_usage_bytes", "", used.machine.swap_used, now);
     let help = "[STABLE] 1 if there was an error while getting container metrics, 0 otherwise";
     out.family("resource_scrape_error", "gauge", help);
     out.line("resource_scrape_error", "", 0, None);
@@ -324,6 +363,83 @@ pub(super) fn agent_metrics(node: &str, used: &NodeUse) -> String {
     out.0
 }
 
+/// Metrics of the agent's own process, under the names of Prometheus' client libraries.
+pub(super) fn process_metrics() -> String {
+    let file = |name: &str| std::fs::read_to_string(format!("/proc/{name}")).unwrap_or_default();
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let process = ProcessUse::parse(&file("self/stat"), &file("self/status"), &file("self/limits"), &file("stat"));
+    process.text(u64::try_from(open).unwrap_or(u64::MAX))
+}
+
+/// Counters of one process.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct ProcessUse {
+    cpu_ticks: u64,
+    /// Start, in ticks since the machine's start.
+    started_ticks: u64,
+    virtual_bytes: u64,
+    resident_bytes: u64,
+    files_max: u64,
+    booted_seconds: u64,
+}
+
+impl ProcessUse {
+    /// Reads the files `stat`, `status` and `limits` of the process and `stat` of the machine.
+    fn parse(own: &str, status: &str, limits: &str, machine: &str) -> Self {
+        // The name of the process may have spaces and parentheses; the fields after it begin with the third one.
+        let fields: Vec<&str> =
+            own.rsplit_once(')').map(|it| it.1.split_ascii_whitespace().collect()).unwrap_or_default();
+        let field = |number: usize| {
+            fields.get(number.saturating_sub(3)).and_then(|it| it.parse::<u64>().ok()).unwrap_or_default()
+        };
+        let limit = limits.lines().find_map(|it| it.strip_prefix("Max open files"));
+        let limit = limit.and_then(|it| it.split_ascii_whitespace().next()?.parse().ok());
+        let booted = machine.lines().find_map(|it| it.strip_prefix("btime ")?.trim().parse().ok());
+        let memory = |name: &str| {
+            let value = status.lines().find_map(|it| it.strip_prefix(name)?.strip_prefix(':'));
+            let kib = value.and_then(|it| it.split_ascii_whitespace().next()?.parse::<u64>().ok());
+            kib.unwrap_or(0).saturating_mul(1024)
+        };
+        Self {
+            cpu_ticks: field(14).saturating_add(field(15)),
+            started_ticks: field(22),
+            virtual_bytes: memory("VmSize"),
+            resident_bytes: memory("VmRSS"),
+            files_max: limit.unwrap_or_default(),
+            booted_seconds: booted.unwrap_or_default(),
+        }
+    }
+
+    fn text(self, open_files: u64) -> String {
+        let ticks = |count: u64| seconds(count.saturating_mul(TICK_NANOS));
+        let started = self.booted_seconds.saturating_mul(1_000_000_000);
+        let started = seconds(started.saturating_add(self.started_ticks.saturating_mul(TICK_NANOS)));
+        let mut out = Writer::default();
+        for (name, kind, help, value) in [
+            (
+                "process_cpu_seconds_total",
+                "counter",
+                "Total user and system CPU time spent in seconds.",
+                ticks(self.cpu_ticks),
+            ),
+            ("process_max_fds", "gauge", "Maximum number of open file descriptors.", self.files_max.to_string()),
+            ("process_open_fds", "gauge", "Number of open file descriptors.", open_files.to_string()),
+            (
+                "process_resident_memory_bytes",
+                "gauge",
+                "Resident memory size in bytes.",
+                self.resident_bytes.to_string(),
+            ),
+            ("process_start_time_seconds", "gauge", "Start time of the process since unix epoch in seconds.", started),
+            ("process_virtual_memory_bytes", "gauge", "Virtual memory size in bytes.", self.virtual_bytes.to_string()),
+        ] {
+            out.family(name, kind, help);
+            out.line(name, "", value, None);
+        }
+        out.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -346,11 +462,17 @@ mod tests {
                 ..m::CpuUsage::default()
             }),
             memory: Some(m::MemoryUsage { working_set_bytes: value(4096), ..m::MemoryUsage::default() }),
+            swap: (name == "c").then(|| m::SwapUsage {
+                swap_available_bytes: value(30),
+                swap_usage_bytes: value(12),
+                ..m::SwapUsage::default()
+            }),
             ..m::ContainerStats::default()
         });
         let known = m::Container { id: "id-c".to_owned(), created_at: 1_000_000_000, ..m::Container::default() };
         let stat = "cpu  100 0 50 900 10 0 0 0 7 0\ncpu0 1 1\nbtime 1700000000\n";
-        let meminfo = "MemTotal: 1000 kB\nMemFree: 300 kB\nMemAvailable: 600 kB\nInactive(file): 200 kB\n";
+        let meminfo = "MemTotal: 1000 kB\nMemFree: 300 kB\nMemAvailable: 600 kB\nInactive(file): 200 kB\n\
+            SwapTotal: 100 kB\nSwapFree: 60 kB\n";
         let machine = MachineUse::parse(stat, meminfo);
         NodeUse { containers: combine(&stats, &[known]), machine, now: 3_000_000_000 }
     }
@@ -383,6 +505,10 @@ mod tests {
             "pod_memory_working_set_bytes{namespace=\"d\",pod=\"p\"} 8192 2000",
             "node_cpu_usage_seconds_total 1.500000000 3000",
             "node_memory_working_set_bytes 512000 3000",
+            "container_swap_limit_bytes{container=\"c\",namespace=\"d\",pod=\"p\"} 42 2000",
+            "container_swap_usage_bytes{container=\"c\",namespace=\"d\",pod=\"p\"} 12 2000",
+            "pod_swap_usage_bytes{namespace=\"d\",pod=\"p\"} 12 2000",
+            "node_swap_usage_bytes 40960 3000",
             "resource_scrape_error 0",
         ] {
             assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
@@ -393,5 +519,26 @@ mod tests {
         assert!(text.lines().any(|it| it == line), "{text}");
         assert!(text.contains("\nmachine_memory_bytes 1024000\n"), "{text}");
         assert!(agent_metrics("n", &used()).ends_with("kubelet_running_pods 1\n"));
+        // Without a count there is no line.
+        assert!(!resource_metrics(&used()).contains("container_swap_usage_bytes{container=\"b\""));
+    }
+
+    #[test]
+    fn process_is_read_from_its_files() {
+        let own = "12 (a (b) c) S 1 12 12 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1000 8192 3 18446744073709551615";
+        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
+            Max open files            1024                 4096                 files\n";
+        let status = "Name:\ta (b) c\nVmSize:\t       8 kB\nVmRSS:\t       3 kB\n";
+        let text = ProcessUse::parse(own, status, limits, "cpu 1\nbtime 1700000000\n").text(7);
+        for line in [
+            "process_cpu_seconds_total 3.000000000",
+            "process_max_fds 1024",
+            "process_open_fds 7",
+            "process_resident_memory_bytes 3072",
+            "process_start_time_seconds 1700000010.000000000",
+            "process_virtual_memory_bytes 8192",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+        }
     }
 }
