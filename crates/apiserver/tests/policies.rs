@@ -169,6 +169,40 @@ async fn a_thousand_policies_are_compiled_once_and_found_by_resource() {
 }
 
 #[tokio::test]
+async fn parameters_are_selected_by_labels() {
+    let cluster = Cluster::start().await;
+    let path = "/api/v1/namespaces/ns/configmaps";
+    for index in 0..50 {
+        let labels = json!({"limits": if index % 25 == 7 { "yes" } else { "no" }});
+        let map =
+            json!({"metadata": {"name": format!("m{index}"), "labels": labels}, "data": {"most": index.to_string()}});
+        cluster.make(path, map).await;
+    }
+    let mut policy = policy("most", "secrets", "object.data.size() < int(params.data.most)");
+    policy["spec"]["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    policy["spec"]["validations"][0]["messageExpression"] = json!("'less than ' + params.data.most");
+    cluster.make(&format!("{GROUP}/validatingadmissionpolicies"), policy).await;
+    for (name, selector) in [
+        ("a", json!({"matchLabels": {"limits": "yes"}})),
+        ("b", json!({"matchExpressions": [{"key": "limits", "operator": "In", "values": ["yes", "maybe"]}]})),
+    ] {
+        let mut binding = binding(name, "most");
+        binding["spec"]["paramRef"] = json!({"selector": selector, "parameterNotFoundAction": "Deny"});
+        cluster.make(&format!("{GROUP}/validatingadmissionpolicybindings"), binding).await;
+    }
+    cluster.0.settle().await.unwrap();
+    let secret = |size: usize| {
+        let data: serde_json::Map<_, _> = (0..size).map(|index| (format!("k{index}"), json!(""))).collect();
+        json!({"metadata": {"name": format!("s{size}")}, "data": data})
+    };
+    let secrets = "/api/v1/namespaces/ns/secrets";
+    assert_eq!(cluster.ask(&admin(), "POST", secrets, secret(6)).await.0, 201);
+    let (code, answer) = cluster.ask(&admin(), "POST", secrets, secret(7)).await;
+    let text = answer["message"].as_str().unwrap();
+    assert!(code == 422 && text.ends_with("with binding 'a' denied request: less than 7"), "{code} {text}");
+}
+
+#[tokio::test]
 async fn parameters_can_be_custom_resources() {
     let cluster = Cluster::start().await;
     let definition = json!({"metadata": {"name": "limits.example.com"}, "spec": {
