@@ -153,7 +153,9 @@ async fn a_thousand_policies_are_compiled_once_and_found_by_resource() {
     for index in 0..1000 {
         let expression = format!("object.spec.containers.all(c, c.name != 'forbidden-{index}')");
         let mut policy = policy(&format!("p{index}"), "pods", &expression);
-        policy["spec"]["matchConstraints"]["resourceRules"][0]["operations"] = json!(["CREATE", "UPDATE"]);
+        let rule = &mut policy["spec"]["matchConstraints"]["resourceRules"][0];
+        rule["apiGroups"] = json!([""]);
+        rule["operations"] = json!(["CREATE", "UPDATE"]);
         cluster.make(&format!("{GROUP}/validatingadmissionpolicies"), policy).await;
         let binding = binding(&format!("b{index}"), &format!("p{index}"));
         cluster.make(&format!("{GROUP}/validatingadmissionpolicybindings"), binding).await;
@@ -166,6 +168,25 @@ async fn a_thousand_policies_are_compiled_once_and_found_by_resource() {
     assert_eq!(code, 422);
     let text = answer["message"].as_str().unwrap();
     assert!(text.contains("ValidatingAdmissionPolicy 'p77' with binding 'b77' denied request"), "{text}");
+    // Both requests evaluated what was compiled once.
+    let compiled = "apiserver_cel_compilation_duration_seconds_count 1000";
+    let before = metrics(&cluster).await;
+    assert!(before.lines().any(|line| line == compiled), "{before}");
+    // Requests for other resources and operations do not reach the plugin.
+    let map = json!({"metadata": {"name": "c"}});
+    assert_eq!(cluster.ask(&admin(), "POST", "/api/v1/namespaces/ns/configmaps", map).await.0, 201);
+    assert_eq!(cluster.ask(&admin(), "DELETE", &format!("{pods}/good"), Value::Null).await.0, 200);
+    let after = metrics(&cluster).await;
+    assert_eq!(evaluations(&after), evaluations(&before));
+    assert!(after.lines().any(|line| line == compiled), "{after}");
+}
+
+/// The numbers of requests that ValidatingAdmissionPolicies decided on.
+fn evaluations(metrics: &str) -> Vec<&str> {
+    let start = r#"apiserver_admission_controller_admission_duration_seconds_count{name="ValidatingAdmissionPolicy","#;
+    let lines: Vec<&str> = metrics.lines().filter_map(|line| line.strip_prefix(start)).collect();
+    assert!(!lines.is_empty());
+    lines
 }
 
 #[tokio::test]
