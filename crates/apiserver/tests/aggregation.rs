@@ -495,6 +495,7 @@ async fn unreachable_servers_are_reported_and_stale() {
     let object = world.wait_for_reason("v1.g0.example.net", "ServicePortError").await;
     let message = "service/none in \"svcs\" is not listening on port 443";
     assert_eq!(object["status"]["conditions"][0]["message"], message);
+    assert_eq!(crate::webhooks::records::compare_metrics(&world.server, "aggregator_discovery_").await, 1);
 }
 
 #[tokio::test]

@@ -153,7 +153,9 @@ async fn a_thousand_policies_are_compiled_once_and_found_by_resource() {
     for index in 0..1000 {
         let expression = format!("object.spec.containers.all(c, c.name != 'forbidden-{index}')");
         let mut policy = policy(&format!("p{index}"), "pods", &expression);
-        policy["spec"]["matchConstraints"]["resourceRules"][0]["operations"] = json!(["CREATE", "UPDATE"]);
+        let rule = &mut policy["spec"]["matchConstraints"]["resourceRules"][0];
+        rule["apiGroups"] = json!([""]);
+        rule["operations"] = json!(["CREATE", "UPDATE"]);
         cluster.make(&format!("{GROUP}/validatingadmissionpolicies"), policy).await;
         let binding = binding(&format!("b{index}"), &format!("p{index}"));
         cluster.make(&format!("{GROUP}/validatingadmissionpolicybindings"), binding).await;
@@ -166,6 +168,59 @@ async fn a_thousand_policies_are_compiled_once_and_found_by_resource() {
     assert_eq!(code, 422);
     let text = answer["message"].as_str().unwrap();
     assert!(text.contains("ValidatingAdmissionPolicy 'p77' with binding 'b77' denied request"), "{text}");
+    // Both requests evaluated what was compiled once.
+    let compiled = "apiserver_cel_compilation_duration_seconds_count 1000";
+    let before = metrics(&cluster).await;
+    assert!(before.lines().any(|line| line == compiled), "{before}");
+    // Requests for other resources and operations do not reach the plugin.
+    let map = json!({"metadata": {"name": "c"}});
+    assert_eq!(cluster.ask(&admin(), "POST", "/api/v1/namespaces/ns/configmaps", map).await.0, 201);
+    assert_eq!(cluster.ask(&admin(), "DELETE", &format!("{pods}/good"), Value::Null).await.0, 200);
+    let after = metrics(&cluster).await;
+    assert_eq!(evaluations(&after), evaluations(&before));
+    assert!(after.lines().any(|line| line == compiled), "{after}");
+}
+
+/// The numbers of requests that ValidatingAdmissionPolicies decided on.
+fn evaluations(metrics: &str) -> Vec<&str> {
+    let start = r#"apiserver_admission_controller_admission_duration_seconds_count{name="ValidatingAdmissionPolicy","#;
+    let lines: Vec<&str> = metrics.lines().filter_map(|line| line.strip_prefix(start)).collect();
+    assert!(!lines.is_empty());
+    lines
+}
+
+#[tokio::test]
+async fn parameters_are_selected_by_labels() {
+    let cluster = Cluster::start().await;
+    let path = "/api/v1/namespaces/ns/configmaps";
+    for index in 0..50 {
+        let labels = json!({"limits": if index % 25 == 7 { "yes" } else { "no" }});
+        let map =
+            json!({"metadata": {"name": format!("m{index}"), "labels": labels}, "data": {"most": index.to_string()}});
+        cluster.make(path, map).await;
+    }
+    let mut policy = policy("most", "secrets", "object.data.size() < int(params.data.most)");
+    policy["spec"]["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    policy["spec"]["validations"][0]["messageExpression"] = json!("'less than ' + params.data.most");
+    cluster.make(&format!("{GROUP}/validatingadmissionpolicies"), policy).await;
+    for (name, selector) in [
+        ("a", json!({"matchLabels": {"limits": "yes"}})),
+        ("b", json!({"matchExpressions": [{"key": "limits", "operator": "In", "values": ["yes", "maybe"]}]})),
+    ] {
+        let mut binding = binding(name, "most");
+        binding["spec"]["paramRef"] = json!({"selector": selector, "parameterNotFoundAction": "Deny"});
+        cluster.make(&format!("{GROUP}/validatingadmissionpolicybindings"), binding).await;
+    }
+    cluster.0.settle().await.unwrap();
+    let secret = |size: usize| {
+        let data: serde_json::Map<_, _> = (0..size).map(|index| (format!("k{index}"), json!(""))).collect();
+        json!({"metadata": {"name": format!("s{size}")}, "data": data})
+    };
+    let secrets = "/api/v1/namespaces/ns/secrets";
+    assert_eq!(cluster.ask(&admin(), "POST", secrets, secret(6)).await.0, 201);
+    let (code, answer) = cluster.ask(&admin(), "POST", secrets, secret(7)).await;
+    let text = answer["message"].as_str().unwrap();
+    assert!(code == 422 && text.ends_with("with binding 'a' denied request: less than 7"), "{code} {text}");
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ mod conformance;
 mod conversion;
 mod converters;
 mod hostile;
-mod records;
+pub(crate) mod records;
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;

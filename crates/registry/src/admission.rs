@@ -6,7 +6,8 @@
 //! - [`request`]: a request as policies and webhooks see it.
 //! - [`rules`]: rules and selectors, shared by policies and webhooks.
 //! - [`policy`]: documents → compiled policies and bindings.
-//! - [`catalog`]: all of them, found by group and resource.
+//! - [`index`]: rules by operation, group and resource.
+//! - [`catalog`]: all policies with their bindings.
 //! - [`cluster`]: queries to the cluster, and lookup of parameters.
 //! - [`webhook`]: the filter of a webhook.
 //! - [`validating`], [`mutating`]: evaluation. Order of evaluation is that of names, where Kubernetes has none.
@@ -14,6 +15,7 @@
 pub mod catalog;
 pub mod cluster;
 mod evaluation;
+pub mod index;
 pub mod mutating;
 pub mod policy;
 pub mod request;

@@ -1,8 +1,8 @@
 //! `ValidatingAdmissionPolicy` and `MutatingAdmissionPolicy`: the policies that users write.
 //!
 //! Evaluation is `registry::admission`, pure; here are its inputs. [`source`] compiles policies when they change, [`world`]
-//! lends objects, rights and versions. Evaluation runs on threads for blocking work, under one
-//! deadline for all policies of a request.
+//! lends objects, rights and versions. Evaluation runs on threads for blocking work. All evaluations of a request share one
+//! time: both kinds of policies, both passes of mutations, and the match conditions of webhooks.
 
 mod metrics;
 mod source;
@@ -24,9 +24,10 @@ pub(crate) use self::metrics::PolicyMetrics;
 use self::source::Source;
 use self::world::World;
 use super::{Attributes, Cluster, Operation, Plugin, Verdict, done};
+use crate::wire::deadline::{self, EvaluationTime};
 use crate::wire::status::{Failure, Result};
 
-/// Evaluation of all policies for one request takes at most this long.
+/// All evaluations for one request take at most this long together.
 const EVALUATION_MAX: Duration = Duration::from_secs(10);
 
 pub(super) fn operation(operation: Operation) -> admission::Operation {
@@ -81,12 +82,18 @@ pub(super) fn request(attributes: &Attributes<'_>, object: Option<Value>) -> Req
     }
 }
 
-/// Runs an evaluation on a thread for blocking work.
+/// Runs an evaluation on a thread for blocking work. It ends when the evaluations of the request used up their time, and
+/// with the request.
 pub(super) async fn evaluate<T: Send + 'static>(work: impl FnOnce(Deadline<'_>) -> T + Send + 'static) -> Result<T> {
+    let (evaluation, asked, remaining) = (EvaluationTime::of_request(), Instant::now(), deadline::remaining());
     let work = move || {
         let started = Instant::now();
         let now = move || started.elapsed();
-        work(Deadline { now: &now, end: EVALUATION_MAX })
+        let left = evaluation.left_of(EVALUATION_MAX);
+        let end = remaining.map_or(left, |remaining| left.min(remaining.saturating_sub(asked.elapsed())));
+        let result = work(Deadline { now: &now, end });
+        evaluation.add(now());
+        result
     };
     tokio::task::spawn_blocking(work)
         .await
@@ -242,5 +249,31 @@ impl Plugin for MutatingAdmissionPolicy {
             return done(Ok(()));
         }
         Box::pin(self.change(attributes, object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn end() -> Duration {
+        evaluate(|deadline| deadline.end).await.ok().unwrap()
+    }
+
+    #[tokio::test]
+    async fn evaluations_of_a_request_share_their_time() {
+        let request = async {
+            assert!(end().await <= EVALUATION_MAX);
+            EvaluationTime::of_request().add(Duration::from_secs(4));
+            assert!(end().await <= Duration::from_secs(6));
+            EvaluationTime::of_request().add(Duration::from_secs(7));
+            assert_eq!(end().await, Duration::ZERO);
+            // The next object of a collection.
+            assert!(deadline::with_own_evaluation(end()).await > Duration::ZERO);
+        };
+        deadline::within(Duration::from_secs(3600), request).await.unwrap();
+        // A request that ends earlier ends its evaluations.
+        let short = deadline::within(Duration::from_secs(5), end()).await.unwrap();
+        assert!(short <= Duration::from_secs(5));
     }
 }

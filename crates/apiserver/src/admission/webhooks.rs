@@ -64,12 +64,28 @@ impl Type {
 
 /// A failed call, or a refusal.
 enum Refusal {
-    /// The call failed: the failure policy decides. With the code in metrics.
-    Call(String, u16),
+    /// The call failed: the failure policy decides.
+    Call(FailedCall),
     /// The webhook refuses.
     Denial(Box<Failure>),
     /// The server cannot call the webhook, or not use its answer.
     Internal(Box<Failure>),
+}
+
+/// A call that failed.
+struct FailedCall {
+    /// The text for the client, which can contain parts of the answer.
+    why: String,
+    /// The code in metrics.
+    code: u16,
+    /// The class in logs, which contain nothing of the answer: it can repeat the object, and thus a Secret.
+    class: &'static str,
+}
+
+impl Refusal {
+    fn of_call(class: &'static str, why: impl Into<String>, code: u16) -> Self {
+        Self::Call(FailedCall { why: why.into(), code, class })
+    }
 }
 
 /// A webhook to call, with the documents that it sees.
@@ -222,7 +238,7 @@ impl Webhooks {
         }
         let Some(version) = webhook.version else {
             let why = "could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)";
-            return Err(Refusal::Call(why.to_owned(), 400));
+            return Err(Refusal::of_call("UnknownReviewVersion", why, 400));
         };
         let uid = String::from_utf8(random::uid_text()).unwrap_or_default();
         let request = asked.document(&invocation.resource, &invocation.kind);
@@ -232,8 +248,11 @@ impl Webhooks {
         let timeout = deadline::remaining().map_or(timeout, |remaining| remaining.min(timeout));
         let answer = match self.cluster.backends().call(&webhook.backend, body, timeout).await {
             Ok(answer) => answer,
-            Err(NoAnswer::Failed(why, code)) => {
-                return Err(Refusal::Call(format!("failed to call webhook: {why}"), code));
+            Err(NoAnswer::Unreachable(why)) => {
+                return Err(Refusal::of_call("Unreachable", format!("failed to call webhook: {why}"), 503));
+            }
+            Err(NoAnswer::Rejected(why, code)) => {
+                return Err(Refusal::of_call("HTTPError", format!("failed to call webhook: {why}"), code));
             }
             Err(NoAnswer::Simulated) => {
                 self.skip(attributes, webhook);
@@ -241,11 +260,11 @@ impl Webhooks {
             }
         };
         let answer = review::read(&answer, version, &uid, self.kind == Type::Mutating).map_err(|bad| {
-            let why = match bad {
-                ReviewError::Unreadable(why) => format!("failed to call webhook: {why}"),
-                ReviewError::Invalid(why) => format!("received invalid webhook response: {why}"),
+            let (class, why) = match bad {
+                ReviewError::Unreadable(why) => ("UnreadableReview", format!("failed to call webhook: {why}")),
+                ReviewError::Invalid(why) => ("InvalidReview", format!("received invalid webhook response: {why}")),
             };
-            Refusal::Call(why, 503)
+            Refusal::of_call(class, why, 503)
         })?;
         for (key, value) in &answer.annotations {
             if is_annotation_key(key) {
@@ -311,11 +330,11 @@ impl Webhooks {
                 metrics.rejected(&call, "apiserver_internal_error", 0);
                 Err((failure, false))
             }
-            Err(Refusal::Call(why, code)) => {
+            Err(Refusal::Call(FailedCall { why, code, class })) => {
                 let why = format!("failed calling webhook {}: {why}", quote(&webhook.name));
                 if webhook.ignores_failures {
                     metrics.failed_open(&call, code);
-                    tracing::warn!(webhook = webhook.name, err = why, "Failed calling webhook, failing open");
+                    tracing::warn!(webhook = webhook.name, code, class, "Failed calling webhook, failing open");
                 } else {
                     metrics.rejected(&call, "calling_webhook_error", code);
                 }
@@ -427,7 +446,8 @@ impl Webhooks {
     ) -> std::result::Result<bool, Refusal> {
         let webhook = &invocation.webhook;
         let operations = patch::operations(&answer.patch)
-            .map_err(|why| Refusal::Call(format!("received undecodable patch in webhook response: {why}"), 503))?;
+            .map_err(|why| format!("received undecodable patch in webhook response: {why}"))
+            .map_err(|why| Refusal::of_call("InvalidPatch", why, 503))?;
         if operations.is_empty() {
             return Ok(false);
         }
@@ -440,7 +460,8 @@ impl Webhooks {
         }
         if answer.patch_type != "JSONPatch" {
             let code = denial(&webhook.name, answer.status.clone()).code;
-            return Err(Refusal::Call(format!("unsupported patch type {}", quote(&answer.patch_type)), code));
+            let why = format!("unsupported patch type {}", quote(&answer.patch_type));
+            return Err(Refusal::of_call("UnsupportedPatchType", why, code));
         }
         let kind = &invocation.kind;
         let mut patched = patch::apply(&invocation.object, kind, &answer.patch).map_err(internal)?;

@@ -179,7 +179,7 @@ impl Converter {
         let body = match self.shared.backends.call(&self.backend, body, TIMEOUT).await {
             Ok(body) => body,
             Err(NoAnswer::Simulated) => return None,
-            Err(NoAnswer::Failed(why, _)) => {
+            Err(NoAnswer::Unreachable(why) | NoAnswer::Rejected(why, _)) => {
                 return Some(Err(("conversion_webhook_call_failure", format!("{about} failed: {why}"))));
             }
         };

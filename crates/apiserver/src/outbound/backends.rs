@@ -18,6 +18,10 @@ use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY
 
 /// A longer answer of a webhook is a failed call.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
+/// The start of an answer that the text of an HTTP error shows, as in client-go.
+const SHOWN_BYTES_MAX: usize = 2048;
+/// Stands for an answer that is not a text.
+const UNKNOWN: &str = "unknown";
 /// Go: at most this many redirects are followed, and calls repeated.
 const REPEATS_MAX: usize = 10;
 /// Endpoints of a Service that are examined.
@@ -114,17 +118,12 @@ fn is_ready(endpoint: &Value) -> bool {
 /// A call without an answer.
 #[derive(Debug)]
 pub(crate) enum NoAnswer {
-    /// It failed, in Go's words; with the HTTP code in metrics.
-    Failed(String, u16),
+    /// There was no usable HTTP response, in Go's words, which Kubernetes counts as 503.
+    Unreachable(String),
+    /// The answer was an HTTP error, in Go's words, with its code. The text can be the server's.
+    Rejected(String, u16),
     /// The server is a simulated pod, and such calls are skipped.
     Simulated,
-}
-
-impl NoAnswer {
-    /// A call without a usable HTTP response, which Kubernetes counts as 503.
-    fn unreachable(why: String) -> Self {
-        Self::Failed(why, 503)
-    }
 }
 
 /// The server to call.
@@ -183,7 +182,7 @@ impl Backends {
         let work = self.exchange(backend, review, whole_seconds(timeout), &mut url);
         match tokio::time::timeout(timeout, work).await {
             Ok(answer) => answer,
-            Err(_) => Err(NoAnswer::unreachable(format!("Post {}: context deadline exceeded", quote(&url)))),
+            Err(_) => Err(NoAnswer::Unreachable(format!("Post {}: context deadline exceeded", quote(&url)))),
         }
     }
 
@@ -196,13 +195,13 @@ impl Backends {
     ) -> Result<Bytes, NoAnswer> {
         let mut query = format!("?timeout={seconds}s");
         let mut server = match &backend.place {
-            Place::Url(url) => Server::of_url(url).map_err(NoAnswer::unreachable)?,
+            Place::Url(url) => Server::of_url(url).map_err(NoAnswer::Unreachable)?,
             Place::Service { namespace, name, port, path } => {
                 let host = format!("{name}.{namespace}.svc");
                 let path = if path.is_empty() { "/" } else { path };
                 let url = format!("https://{host}:{port}{path}");
                 *shown = format!("{url}{query}");
-                let failed = |why: String| NoAnswer::unreachable(format!("Post {}: {why}", quote(shown)));
+                let failed = |why: String| NoAnswer::Unreachable(format!("Post {}: {why}", quote(shown)));
                 let address = self.resolve(namespace, name, *port).map_err(failed)?.ok_or(NoAnswer::Simulated)?;
                 Server { url, address, host: format!("{host}:{port}"), server_name: host, path: path.to_owned() }
             }
@@ -220,9 +219,9 @@ impl Backends {
                 answer_bytes_max: ANSWER_BYTES_MAX,
             };
             let answer = self.outbound.post(request).await;
-            let answer = answer.map_err(|why| NoAnswer::unreachable(format!("Post {}: {why}", quote(shown))))?;
+            let answer = answer.map_err(|why| NoAnswer::Unreachable(format!("Post {}: {why}", quote(shown))))?;
             if let (301..=303 | 307 | 308, Some(to)) = (answer.code, header(&answer, LOCATION)) {
-                server = server.redirected(&to).map_err(NoAnswer::unreachable)?;
+                server = server.redirected(&to).map_err(NoAnswer::Unreachable)?;
                 query.clear();
                 if answer.code < 307 {
                     // Go: such a redirect leads to a request without a body.
@@ -237,7 +236,7 @@ impl Backends {
             }
             return read(answer);
         }
-        Err(NoAnswer::unreachable(format!("Post {}: stopped after {REPEATS_MAX} redirects", quote(shown))))
+        Err(NoAnswer::Unreachable(format!("Post {}: stopped after {REPEATS_MAX} redirects", quote(shown))))
     }
 
     /// An object of the cache.
@@ -376,24 +375,39 @@ fn read(answer: OutboundResponse) -> Result<Bytes, NoAnswer> {
         let status = status.unwrap_or_default();
         let given = status.get("code").and_then(Value::as_i64).and_then(|it| u16::try_from(it).ok());
         let message = status.str_at(&["message"]).filter(|it| !it.is_empty());
-        let why = message.map_or_else(|| code_text(*code, body), ToOwned::to_owned);
-        return Err(NoAnswer::Failed(why, given.unwrap_or(*code)));
+        let why = message.map_or_else(|| code_text(*code, &shown_body(&answer)), ToOwned::to_owned);
+        return Err(NoAnswer::Rejected(why, given.unwrap_or(*code)));
     }
     if body.is_empty() {
         let kind = header(&answer, CONTENT_TYPE).unwrap_or_default();
         let why = format!("0-length response with status code: {code} and content type: {kind}");
-        return Err(NoAnswer::unreachable(why));
+        return Err(NoAnswer::Unreachable(why));
     }
     Ok(answer.body)
 }
 
+/// The part of an answer that errors show. Follows `newUnstructuredResponseError` in client-go's `rest/request.go`: the start
+/// of a text, and nothing of anything else.
+fn shown_body(answer: &OutboundResponse) -> String {
+    let is_absent = answer.headers.get(CONTENT_TYPE).is_none_or(HeaderValue::is_empty);
+    let kind = header(answer, CONTENT_TYPE).unwrap_or_default().to_ascii_lowercase();
+    // An answer that does not name its type is text.
+    if is_absent || kind.trim_start().starts_with("text/") {
+        let start = answer.body.get(..SHOWN_BYTES_MAX).unwrap_or(&answer.body);
+        return String::from_utf8_lossy(start).trim().to_owned();
+    }
+    UNKNOWN.to_owned()
+}
+
 /// Follows `NewGenericServerResponse` in Kubernetes' `api/errors`.
-fn code_text(code: u16, body: &[u8]) -> String {
-    let said = String::from_utf8_lossy(body).trim().to_owned();
+fn code_text(code: u16, body: &str) -> String {
     let text = match code {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
-        403 | 406 | 415 => return said,
+        406 if body.is_empty() || body == UNKNOWN => {
+            "the server was unable to respond with a content type that the client supports"
+        }
+        403 | 406 | 415 => body,
         404 => "the server could not find the requested resource",
         405 => "the server does not allow this method on the requested resource",
         409 => "the server reported a conflict",
@@ -403,7 +417,7 @@ fn code_text(code: u16, body: &[u8]) -> String {
         504 => {
             "the server was unable to return a response in the time allotted, but may still be processing the request"
         }
-        500.. => return format!("an error on the server ({}) has prevented the request from succeeding", quote(&said)),
+        500.. => return format!("an error on the server ({}) has prevented the request from succeeding", quote(body)),
         _ => return format!("the server responded with the status code {code} but did not return more information"),
     };
     text.to_owned()
@@ -436,5 +450,41 @@ mod tests {
             assert!(found.ends_with(&path));
         }
         assert!(redirected("http://other.test/").is_err());
+    }
+
+    #[test]
+    fn errors_show_the_start_of_texts_only() {
+        let read_error = |code: u16, kind: Option<&'static str>, body: &str| {
+            let headers = kind.map(|kind| (CONTENT_TYPE, HeaderValue::from_static(kind)));
+            let body = Bytes::from(body.to_owned());
+            match read(OutboundResponse { code, headers: headers.into_iter().collect(), body }) {
+                Err(NoAnswer::Rejected(why, code)) => (why, code),
+                other => panic!("{other:?}"),
+            }
+        };
+        let failed =
+            |said: &str| format!("an error on the server (\"{said}\") has prevented the request from succeeding");
+        for (kind, shown) in [
+            (None, "secret"),
+            (Some(""), "secret"),
+            (Some("text/plain; charset=utf-8"), "secret"),
+            (Some("Text/HTML"), "secret"),
+            (Some("application/json"), "unknown"),
+            (Some("application/octet-stream"), "unknown"),
+            (Some("textual"), "unknown"),
+        ] {
+            assert_eq!(read_error(500, kind, " secret\n"), (failed(shown), 500), "{kind:?}");
+            assert_eq!(read_error(403, kind, " secret\n"), (shown.to_owned(), 403), "{kind:?}");
+        }
+        let unsupported = "the server was unable to respond with a content type that the client supports";
+        assert_eq!(read_error(406, Some("application/json"), "x").0, unsupported);
+        assert_eq!(read_error(406, None, "").0, unsupported);
+        assert_eq!(read_error(406, None, "x").0, "x");
+        // 2,048 bytes of the answer, before spaces are removed.
+        let long = format!("  {}", "y".repeat(3000));
+        assert_eq!(read_error(502, None, &long).0, failed(&"y".repeat(2046)));
+        // A status is an answer in Kubernetes' form, whatever its type.
+        let status = r#"{"kind":"Status","message":"why","code":409}"#;
+        assert_eq!(read_error(500, Some("application/json"), status), ("why".to_owned(), 409));
     }
 }

@@ -13,6 +13,7 @@ use super::{Call, Selection, create, list};
 use crate::admission::{Attributes, Operation};
 use crate::resources::Resource;
 use crate::wire::answer::Answer;
+use crate::wire::deadline;
 use crate::wire::payload;
 use crate::wire::request::Target;
 use crate::wire::status::{self, Failure, Result};
@@ -328,7 +329,7 @@ async fn delete_one(call: &Call<'_>, key: &str, options: &DeleteOptions) -> Resu
     let name = key.rsplit('/').next().unwrap_or_default().to_owned();
     let target = Target { name, ..call.target.clone() };
     let one = call.about(call.row, call.resource, &target);
-    match Box::pin(delete_object(&one, options, Some(""))).await {
+    match Box::pin(deadline::with_own_evaluation(delete_object(&one, options, Some("")))).await {
         Err(failure) if failure.code != 404 => Err(failure),
         _ => Ok(()),
     }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub(crate) struct Hooks {
     hooks: Mutex<HashMap<String, Hook>>,
     received: Mutex<HashMap<String, Vec<Value>>>,
     on_call: Mutex<Option<OnCall>>,
+    connections: AtomicUsize,
 }
 
 /// Work that is done during each call, before it is answered.
@@ -50,6 +52,11 @@ impl Hooks {
     /// Sets the work that is done during each call.
     pub(crate) fn on_call(&self, work: OnCall) {
         *self.on_call.lock().unwrap() = Some(work);
+    }
+
+    /// The number of connections to all listeners so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     fn next(&self, path: &str) -> Option<Value> {
@@ -147,6 +154,7 @@ impl Backend {
 
 async fn listen(listener: TcpListener, tls: Option<TlsAcceptor>, hooks: Arc<Hooks>) {
     while let Ok((stream, _)) = listener.accept().await {
+        hooks.connections.fetch_add(1, Ordering::Relaxed);
         let (tls, hooks) = (tls.clone(), hooks.clone());
         tokio::spawn(async move {
             let service = service_fn(move |request| answer(hooks.clone(), request));

@@ -199,3 +199,11 @@ async fn simulated_converter_is_skipped_and_reported() {
     let skipped = "celplane_apiserver_simulated_converter_skipped_total{crd_name=\"things.example.com\"}";
     assert!(metrics.as_str().unwrap().contains(skipped));
 }
+
+#[tokio::test]
+async fn metrics_of_conversions_are_as_recorded() {
+    let scene = Scene::start().await;
+    scene.make_thing("t").await;
+    assert_eq!(scene.ask("GET", &format!("{V2}/t"), Value::Null).await.code, 200);
+    assert_eq!(super::records::compare_metrics(&scene.server, "conversion_webhook").await, 3);
+}

@@ -193,4 +193,89 @@ async fn skipped_webhook_is_reported_by_an_event() {
     server.settle().await.unwrap();
     let answer = make_config_map(&server, "y").await;
     assert_eq!((answer.code, answer.warnings.len()), (201, 1), "{}", answer.body);
+    let metrics = ask(&server, &json!({"verb": "GET", "path": "/metrics"})).await;
+    let skipped = r#"celplane_apiserver_simulated_backend_skipped_total{name="a.example.com",type="validating"} 2"#;
+    assert!(metrics.body.as_str().unwrap().lines().any(|line| line == skipped));
+}
+
+#[tokio::test]
+async fn service_without_endpoints_is_a_failed_call() {
+    let directory = tempfile::tempdir().unwrap();
+    let server = server(&directory.path().join("store"), &[], SimulatedBackends::Skip).await;
+    let metadata = json!({"name": "hook", "labels": {"kubernetes.io/service-name": "hook"}});
+    let service = json!({"metadata": metadata, "spec": {"ports": [{"port": 443}]}});
+    assert_eq!(send(&server, "POST", "/api/v1/namespaces/default/services", service).await.code, 201);
+    configure(&server, json!({"service": {"namespace": "default", "name": "hook"}}), 10).await;
+    let why = "Internal error occurred: failed calling webhook \"a.example.com\": failed to call webhook: Post \"https://hook.default.svc:443/?timeout=10s\": no endpoints available for service \"hook\"";
+    let answer = make_config_map(&server, "x").await;
+    assert_eq!((answer.code, answer.body["message"].as_str()), (500, Some(why)));
+    // One that no pod is behind yet, and one that none is ready of.
+    for (verb, path, endpoints) in [
+        ("POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", json!([])),
+        (
+            "PUT",
+            "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/hook",
+            json!([{"addresses": ["192.0.2.1"], "conditions": {"ready": false}}]),
+        ),
+    ] {
+        let slice = json!({"metadata": metadata, "addressType": "IPv4", "ports": [{"name": "", "port": 443}], "endpoints": endpoints});
+        let answer = send(&server, verb, path, slice).await;
+        assert!(answer.code < 300, "{}", answer.body);
+        let answer = make_config_map(&server, "x").await;
+        assert_eq!((answer.code, answer.body["message"].as_str()), (500, Some(why)));
+    }
+}
+
+#[tokio::test]
+async fn connections_are_used_again_for_the_same_server() {
+    let (directory, backend) = (tempfile::tempdir().unwrap(), Backend::start().await);
+    let server = server(&directory.path().join("store"), &[], SimulatedBackends::Fail).await;
+    configure(&server, client(&backend), 10).await;
+    backend.hooks.set("0", "a", &json!({"do": "allow"}));
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(make_config_map(&server, name).await.code, 201);
+    }
+    assert_eq!(backend.hooks.connections(), 1);
+    // Another name of the same server is another server: its certificate is verified for that name.
+    let host = format!("https://localhost:{}/0/a", backend.addresses["good"].port());
+    change(&server, "clientConfig/url", json!(host)).await;
+    for name in ["e", "f"] {
+        assert_eq!(make_config_map(&server, name).await.code, 201);
+    }
+    assert_eq!(backend.hooks.connections(), 2);
+}
+
+#[tokio::test]
+async fn answers_of_failed_calls_are_shortened_and_not_logged() {
+    crate::logs::listen();
+    let (directory, backend) = (tempfile::tempdir().unwrap(), Backend::start().await);
+    let server = server(&directory.path().join("store"), &[], SimulatedBackends::Fail).await;
+    configure(&server, client(&backend), 10).await;
+    let body = format!("top-secret-answer {}", "y".repeat(10_000));
+    backend.hooks.set("0", "a", &json!({"do": "http", "code": 500, "body": body}));
+    let answer = make_config_map(&server, "x").await;
+    let message = answer.body["message"].as_str().unwrap();
+    assert!(answer.code == 500 && message.contains("top-secret-answer") && message.len() < 2300, "{message}");
+    // The text that a client sees may hold parts of its own object: logs have the code and the class of the failure.
+    change(&server, "failurePolicy", json!("Ignore")).await;
+    assert_eq!(make_config_map(&server, "x").await.code, 201);
+    let status = json!({"kind": "Status", "message": "top-secret-answer", "code": 409}).to_string();
+    backend.hooks.set("0", "a", &json!({"do": "http", "code": 409, "body": status}));
+    assert_eq!(make_config_map(&server, "y").await.code, 201);
+    backend.hooks.set("0", "a", &json!({"do": "raw", "body": "top-secret-answer"}));
+    assert_eq!(make_config_map(&server, "z").await.code, 201);
+    let failed = "Failed calling webhook, failing open";
+    for words in [["code=500", "HTTPError"], ["code=409", "HTTPError"], ["code=503", "UnreadableReview"]] {
+        assert!(!crate::logs::lines_with(&[failed, words[0], words[1]]).is_empty(), "{words:?}");
+    }
+    assert_eq!(crate::logs::lines_with(&["top-secret-answer"]), Vec::<String>::new());
+}
+
+/// Changes a field of the configured webhook.
+async fn change(server: &Arc<Server>, field: &str, value: Value) {
+    let (path, field) = (format!("{CONFIGURATIONS}/hook"), format!("/webhooks/0/{field}"));
+    let patch = json!([{"op": "replace", "path": field, "value": value}]);
+    let request = json!({"verb": "PATCH", "path": path, "contentType": "application/json-patch+json", "body": patch});
+    assert_eq!(ask(server, &request).await.code, 200);
+    server.settle().await.unwrap();
 }

@@ -58,8 +58,13 @@ fn user(name: &str) -> User {
 impl Cluster {
     /// Starts everything.
     pub(crate) async fn start() -> Arc<Self> {
+        Self::start_with(Options::default()).await
+    }
+
+    /// Starts everything, with these options of the server.
+    pub(crate) async fn start_with(options: Options) -> Arc<Self> {
         let store: Arc<dyn Store> = Arc::new(EmbeddedStore::in_memory(store::Options::default()).unwrap());
-        let server = Server::start(store, Options::default()).await.unwrap();
+        let server = Server::start(store, options).await.unwrap();
         let log = Log::default();
         let agent = connect(&server, &log, "admin-of-nodes");
         let nodes = Nodes::start(&agent);

@@ -1,11 +1,12 @@
-//! All policies of one kind with their bindings, found by group and resource.
+//! All policies of one kind with their bindings, found by operation, group and resource.
 //!
-//! A request that no rule is about costs one look into a table. Policies without a binding are left out: they do nothing.
+//! Policies without a binding are left out: they do nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::cluster::Cluster;
+use super::index::RuleIndex;
 use super::policy::{Binding, Policy};
 use super::request::{Operation, Request};
 use super::rules::{Match, MatchError};
@@ -17,34 +18,25 @@ pub struct Hook<B> {
     pub policy: Arc<Policy<B>>,
     /// The bindings; at least one.
     pub bindings: Vec<Arc<Binding>>,
-    operations: u8,
     /// Number of the policy's constraints: equal ones have the same.
     constraints: u32,
 }
 
-/// A group, and the places of the hooks about a resource of it.
-type GroupPlaces = (Box<str>, Vec<u32>);
-
-/// Policies by group and resource.
+/// Policies, found by operation, group and resource.
 #[derive(Debug)]
 pub struct Catalog<B> {
     hooks: Vec<Hook<B>>,
-    /// The places of hooks by resource, then by group.
-    by_resource: HashMap<Box<str>, Vec<GroupPlaces>>,
-    /// The places of hooks that may be about anything, or about equivalents in other groups.
-    others: Vec<u32>,
+    /// The places of hooks.
+    index: RuleIndex,
     /// Number of different constraints.
     constraints: u32,
 }
 
 impl<B> Default for Catalog<B> {
     fn default() -> Self {
-        Self { hooks: Vec::new(), by_resource: HashMap::new(), others: Vec::new(), constraints: 0 }
+        Self { hooks: Vec::new(), index: RuleIndex::default(), constraints: 0 }
     }
 }
-
-/// Resources that two groups serve: a rule about one can match requests for the other.
-pub(super) const SHARED: [&str; 1] = ["events"];
 
 impl<B> Catalog<B> {
     /// The catalog of these policies and bindings.
@@ -61,44 +53,17 @@ impl<B> Catalog<B> {
         for policy in policies {
             let Some(mut bindings) = bound.remove(&policy.name) else { continue };
             bindings.sort_by(|a, b| a.name.cmp(&b.name));
-            let operations = policy.constraints.rules().iter().fold(0, |all, rule| all | rule.operations());
-            catalog.index(&policy);
+            let Ok(place) = u32::try_from(catalog.hooks.len()) else { break };
+            catalog.index.add(place, &policy.constraints);
             let (number, first) = numbers
                 .entry(policy.constraints.fingerprint())
                 .or_insert_with(|| (catalog.constraints, policy.clone()));
             let is_known = *number < catalog.constraints && first.constraints == policy.constraints;
             let constraints = if is_known { *number } else { catalog.constraints };
             catalog.constraints = catalog.constraints.max(constraints.saturating_add(1));
-            catalog.hooks.push(Hook { policy, bindings, operations, constraints });
+            catalog.hooks.push(Hook { policy, bindings, constraints });
         }
         catalog
-    }
-
-    fn index(&mut self, policy: &Policy<B>) {
-        let Ok(place) = u32::try_from(self.hooks.len()) else { return };
-        let constraints = &policy.constraints;
-        let keys: Option<Vec<Vec<(&str, &str)>>> = constraints.rules().iter().map(super::rules::Rule::keys).collect();
-        let keys: Vec<(&str, &str)> = keys.unwrap_or_default().into_iter().flatten().collect();
-        let is_shared = !constraints.is_exact() && keys.iter().any(|(_, resource)| SHARED.contains(resource));
-        if keys.is_empty() || is_shared {
-            self.others.push(place);
-            return;
-        }
-        for (group, resource) in keys {
-            let groups = self.by_resource.entry(resource.into()).or_default();
-            let places = match groups.iter().position(|(known, _)| **known == *group) {
-                Some(at) => groups.get_mut(at),
-                None => {
-                    groups.push((group.into(), Vec::new()));
-                    groups.last_mut()
-                }
-            };
-            if let Some((_, places)) = places
-                && places.last() != Some(&place)
-            {
-                places.push(place);
-            }
-        }
     }
 
     /// Whether there is nothing to evaluate for any request.
@@ -113,34 +78,16 @@ impl<B> Catalog<B> {
         self.hooks.len()
     }
 
-    fn places(&self, group: &str, resource: &str) -> &[u32] {
-        let groups = self.by_resource.get(resource).map(Vec::as_slice).unwrap_or_default();
-        groups.iter().find(|(known, _)| **known == *group).map(|(_, places)| places.as_slice()).unwrap_or_default()
-    }
-
     /// Whether a policy may be about an operation on a resource.
     #[must_use]
     pub fn may_match(&self, group: &str, resource: &str, operation: Operation) -> bool {
-        if self.hooks.is_empty() {
-            return false;
-        }
-        let places = self.others.iter().chain(self.places(group, resource));
-        places.filter_map(|place| self.hook(*place)).any(|hook| hook.operations & operation.bit() != 0)
-    }
-
-    fn hook(&self, place: u32) -> Option<&Hook<B>> {
-        self.hooks.get(usize::try_from(place).ok()?)
+        self.index.may_match(group, resource, operation)
     }
 
     /// The policies that may be about a request, in the order of their names.
     pub(super) fn candidates(&self, request: &Request) -> impl Iterator<Item = &Hook<B>> {
-        let found = self.places(&request.resource.group, &request.resource.resource);
-        let mut places: Vec<u32> = self.others.iter().chain(found).copied().collect();
-        if !self.others.is_empty() {
-            places.sort_unstable();
-        }
-        let operation = request.operation.bit();
-        places.into_iter().filter_map(|place| self.hook(place)).filter(move |hook| hook.operations & operation != 0)
+        let places = self.index.places(&request.resource.group, &request.resource.resource, request.operation);
+        places.into_iter().filter_map(|place| self.hooks.get(usize::try_from(place).ok()?))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The interface of evaluation to a cluster.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use api::json::Value;
@@ -133,40 +135,70 @@ pub(super) fn check_param_kind(kind: Option<&GroupVersionKind>, cluster: &dyn Cl
     }
 }
 
-/// The parameters that a binding refers to; none where they may be missing.
-///
-/// # Errors
-/// The configuration is wrong, or a parameter is missing that must exist.
-pub(super) fn params(
-    kind: &GroupVersionKind,
-    reference: &ParamRef,
-    namespace: &str,
-    cluster: &dyn Cluster,
-) -> Result<Vec<Arc<Value>>, ParamError> {
-    let refused = |why: &str| Err(ParamError::Refused(why.to_owned()));
-    let Some(scope) = cluster.param_scope(kind)? else {
-        return refused(&format!("paramKind kind `{kind}` not known"));
-    };
-    let own = &*reference.namespace;
-    let namespace = match (scope.namespaced, own.is_empty()) {
-        (true, false) => own,
-        (true, true) if namespace.is_empty() => {
-            return refused("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources");
-        }
-        (true, true) => namespace,
-        (false, false) => return refused("paramRef.namespace must not be provided for a cluster-scoped `paramKind`"),
-        (false, true) => "",
-    };
-    let found: Vec<Arc<Value>> = match &reference.target {
-        ParamTarget::Name(name) => cluster.param(kind, namespace, name)?.into_iter().collect(),
-        ParamTarget::Selector(selector) => {
-            let selector = selector.as_ref().map_err(|why| ParamError::Refused(why.clone()))?;
-            cluster.params(kind, namespace, selector)?
-        }
-        ParamTarget::Neither => return refused("one of name or selector must be provided"),
-    };
-    if found.is_empty() && reference.must_exist {
-        return refused("no params found for policy binding with `Deny` parameterNotFoundAction");
+/// Kind, namespace and selector.
+type Selection = (GroupVersionKind, String, String);
+
+/// The parameters of one request. Bindings that select the same share one lookup.
+pub(super) struct Parameters<'c> {
+    cluster: &'c dyn Cluster,
+    selected: RefCell<HashMap<Selection, Result<Vec<Arc<Value>>, ParamError>>>,
+}
+
+impl<'c> Parameters<'c> {
+    pub(super) fn new(cluster: &'c dyn Cluster) -> Self {
+        Self { cluster, selected: RefCell::default() }
     }
-    Ok(found)
+
+    fn select(
+        &self,
+        kind: &GroupVersionKind,
+        namespace: &str,
+        selector: &Selector,
+    ) -> Result<Vec<Arc<Value>>, ParamError> {
+        let selection = (kind.clone(), namespace.to_owned(), selector.to_string());
+        let find = || self.cluster.params(kind, namespace, selector);
+        self.selected.borrow_mut().entry(selection).or_insert_with(find).clone()
+    }
+
+    /// The parameters that a binding refers to; none where they may be missing.
+    ///
+    /// # Errors
+    /// The configuration is wrong, or a parameter is missing that must exist.
+    pub(super) fn of(
+        &self,
+        kind: &GroupVersionKind,
+        reference: &ParamRef,
+        namespace: &str,
+    ) -> Result<Vec<Arc<Value>>, ParamError> {
+        let refused = |why: &str| Err(ParamError::Refused(why.to_owned()));
+        let Some(scope) = self.cluster.param_scope(kind)? else {
+            return refused(&format!("paramKind kind `{kind}` not known"));
+        };
+        let own = &*reference.namespace;
+        let namespace = match (scope.namespaced, own.is_empty()) {
+            (true, false) => own,
+            (true, true) if namespace.is_empty() => {
+                return refused(
+                    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources",
+                );
+            }
+            (true, true) => namespace,
+            (false, false) => {
+                return refused("paramRef.namespace must not be provided for a cluster-scoped `paramKind`");
+            }
+            (false, true) => "",
+        };
+        let found: Vec<Arc<Value>> = match &reference.target {
+            ParamTarget::Name(name) => self.cluster.param(kind, namespace, name)?.into_iter().collect(),
+            ParamTarget::Selector(selector) => {
+                let selector = selector.as_ref().map_err(|why| ParamError::Refused(why.clone()))?;
+                self.select(kind, namespace, selector)?
+            }
+            ParamTarget::Neither => return refused("one of name or selector must be provided"),
+        };
+        if found.is_empty() && reference.must_exist {
+            return refused("no params found for policy binding with `Deny` parameterNotFoundAction");
+        }
+        Ok(found)
+    }
 }

@@ -16,7 +16,10 @@ use super::policy::{Expression, FailurePolicy, Policy};
 use super::request::{GroupVersionKind, Request, namespace_document};
 use super::rules::Match;
 
-/// The time, and when evaluation must end. All policies of a request share one deadline.
+/// The time, and when evaluation must end: before each policy, binding and parameter, and in loops of expressions.
+///
+/// A caller that evaluates several times for one request, such as policies, their reinvocation and the match conditions of
+/// webhooks, gives each evaluation the time that those before it left.
 #[derive(Clone, Copy)]
 pub struct Deadline<'a> {
     /// A monotonic clock.
@@ -24,6 +27,17 @@ pub struct Deadline<'a> {
     /// The reading of the clock at which evaluation ends.
     pub end: Duration,
 }
+
+impl Deadline<'_> {
+    /// Whether a reading of the clock is after the end.
+    pub(super) fn is_over(&self, reading: Duration) -> bool {
+        reading > self.end
+    }
+}
+
+/// The message of a policy that there is no time left for. It ends as that of an expression that is stopped.
+pub(super) const OUT_OF_TIME: &str =
+    "the time to evaluate admission policies and match conditions of a request is used up: operation interrupted";
 
 /// An evaluation of match conditions that is counted. Kubernetes does not count those that all hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -178,6 +192,9 @@ impl<'s> Session<'s> {
             return Ok(true);
         }
         let started = (self.deadline.now)();
+        if self.deadline.is_over(started) {
+            return failed(policy.failure_policy, OUT_OF_TIME.to_owned());
+        }
         let (result, errors) = self.evaluate_conditions(policy, versioned, params);
         if result != Ok(true) {
             let elapsed = (self.deadline.now)().saturating_sub(started);

@@ -10,8 +10,8 @@ use api::json::Value;
 use cel_kubernetes::environments::admission::{Input, POLICY_COST_MAX, applied_object, patch_operations};
 
 use super::catalog::{Catalog, Hook, Matches};
-use super::cluster::{self, Cluster, ParamError, PatchError};
-use super::evaluation::{ConditionCheck, Deadline, Error, Session, VersionedDocuments, evaluate};
+use super::cluster::{self, Cluster, ParamError, Parameters, PatchError};
+use super::evaluation::{ConditionCheck, Deadline, Error, OUT_OF_TIME, Session, VersionedDocuments, evaluate};
 use super::policy::{Binding, Expression, FailurePolicy, MutatingBody, PatchType, Policy};
 use super::request::{GroupVersionKind, Request};
 use super::rules::{Match, MatchError};
@@ -111,16 +111,24 @@ pub fn evaluate_all(
 ) -> Outcome {
     let interrupt = || (deadline.now)() > deadline.end;
     let mut outcome = Outcome::default();
-    let mut invocations = Vec::new();
     let mut matches = Matches::new(catalog, request, cluster);
+    let mut collection = Collection {
+        request,
+        cluster,
+        parameters: Parameters::new(cluster),
+        deadline,
+        outcome: &mut outcome,
+        invocations: Vec::new(),
+    };
     for hook in catalog.candidates(request) {
         match matches.of(hook) {
             Ok(None) => {}
-            Ok(Some(found)) => collect(hook, &found, request, cluster, &mut outcome, &mut invocations),
-            Err(MatchError::Refused(why)) => outcome.misconfigured(&hook.policy, None, &why),
-            Err(MatchError::Unknown(why)) => outcome.unknown.push((hook.policy.name.clone(), why)),
+            Ok(Some(found)) => collection.add(hook, &found),
+            Err(MatchError::Refused(why)) => collection.outcome.misconfigured(&hook.policy, None, &why),
+            Err(MatchError::Unknown(why)) => collection.outcome.unknown.push((hook.policy.name.clone(), why)),
         }
     }
+    let invocations = collection.invocations;
     if invocations.is_empty() {
         return outcome;
     }
@@ -134,42 +142,52 @@ pub fn evaluate_all(
     outcome
 }
 
-fn collect<'c>(
-    hook: &'c Hook<MutatingBody>,
-    found: &Match,
-    request: &Request,
-    cluster: &dyn Cluster,
-    outcome: &mut Outcome,
-    invocations: &mut Vec<Invocation<'c>>,
-) {
-    let policy = &hook.policy;
-    match cluster::check_param_kind(policy.param_kind.as_ref(), cluster) {
-        Ok(()) => {}
-        Err(ParamError::Refused(why)) => return outcome.misconfigured(policy, None, &why),
-        Err(ParamError::Unknown(why)) => return outcome.unknown.push((policy.name.clone(), why)),
-    }
-    for binding in &hook.bindings {
-        match binding.constraints.as_ref().map_or(Ok(Some(Match::Requested)), |it| it.matches(request, cluster)) {
-            Ok(None) => continue,
-            Ok(Some(_)) => {}
-            Err(MatchError::Refused(why)) => {
-                outcome.misconfigured(policy, Some(binding), &why);
-                continue;
-            }
-            Err(MatchError::Unknown(why)) => {
-                outcome.unknown.push((policy.name.clone(), why));
-                continue;
-            }
+/// Collects the invocations of a request.
+struct Collection<'c, 'r> {
+    request: &'r Request,
+    cluster: &'r dyn Cluster,
+    parameters: Parameters<'r>,
+    deadline: Deadline<'r>,
+    outcome: &'r mut Outcome,
+    invocations: Vec<Invocation<'c>>,
+}
+
+impl<'c> Collection<'c, '_> {
+    fn add(&mut self, hook: &'c Hook<MutatingBody>, found: &Match) {
+        let (policy, cluster) = (&hook.policy, self.cluster);
+        match cluster::check_param_kind(policy.param_kind.as_ref(), cluster) {
+            Ok(()) => {}
+            Err(ParamError::Refused(why)) => return self.outcome.misconfigured(policy, None, &why),
+            Err(ParamError::Unknown(why)) => return self.outcome.unknown.push((policy.name.clone(), why)),
         }
-        let invocation = |param| Invocation { hook, binding, found: found.clone(), param };
-        let (Some(kind), Some(reference)) = (policy.param_kind.as_ref(), binding.param_ref.as_deref()) else {
-            invocations.push(invocation(None));
-            continue;
-        };
-        match cluster::params(kind, reference, &request.namespace, cluster) {
-            Ok(params) => invocations.extend(params.into_iter().map(|param| invocation(Some(param)))),
-            Err(ParamError::Refused(why)) => outcome.misconfigured(policy, Some(binding), &why),
-            Err(ParamError::Unknown(why)) => outcome.unknown.push((policy.name.clone(), why)),
+        for binding in &hook.bindings {
+            let constraints = binding.constraints.as_ref();
+            match constraints.map_or(Ok(Some(Match::Requested)), |it| it.matches(self.request, cluster)) {
+                Ok(None) => continue,
+                Ok(Some(_)) => {}
+                Err(MatchError::Refused(why)) => {
+                    self.outcome.misconfigured(policy, Some(binding), &why);
+                    continue;
+                }
+                Err(MatchError::Unknown(why)) => {
+                    self.outcome.unknown.push((policy.name.clone(), why));
+                    continue;
+                }
+            }
+            let invocation = |param| Invocation { hook, binding, found: found.clone(), param };
+            let (Some(kind), Some(reference)) = (policy.param_kind.as_ref(), binding.param_ref.as_deref()) else {
+                self.invocations.push(invocation(None));
+                continue;
+            };
+            if self.deadline.is_over((self.deadline.now)()) {
+                self.outcome.out_of_time(policy, binding);
+                continue;
+            }
+            match self.parameters.of(kind, reference, &self.request.namespace) {
+                Ok(params) => self.invocations.extend(params.into_iter().map(|param| invocation(Some(param)))),
+                Err(ParamError::Refused(why)) => self.outcome.misconfigured(policy, Some(binding), &why),
+                Err(ParamError::Unknown(why)) => self.outcome.unknown.push((policy.name.clone(), why)),
+            }
         }
     }
 }
@@ -178,6 +196,13 @@ impl Outcome {
     fn misconfigured(&mut self, policy: &Policy<MutatingBody>, binding: Option<&Binding>, why: &str) {
         let of = if binding.is_some() { "binding" } else { "policy" };
         self.deny(policy, binding, format!("failed to configure {of}: {why}"), "Forbidden");
+    }
+
+    /// Refuses the request because there is no time left for a binding. One refusal is enough.
+    fn out_of_time(&mut self, policy: &Policy<MutatingBody>, binding: &Binding) {
+        if self.denials.is_empty() {
+            self.deny(policy, Some(binding), OUT_OF_TIME.to_owned(), "Invalid");
+        }
     }
 
     fn deny(
@@ -258,6 +283,10 @@ impl Pass<'_, '_> {
     /// Runs the mutations of an invocation; the place of the documents if it applies.
     fn invoke(&mut self, invocation: &Invocation<'_>) -> Option<usize> {
         let (policy, binding, params) = (&invocation.hook.policy, invocation.binding, invocation.param.as_deref());
+        if self.deadline.is_over((self.deadline.now)()) {
+            self.outcome.out_of_time(policy, binding);
+            return None;
+        }
         let at = match self.place(invocation) {
             Ok(at) => at,
             Err(why) => {
@@ -283,7 +312,10 @@ impl Pass<'_, '_> {
             let (versioned, _) = self.current.get(at)?;
             let Some(object) = versioned.object.clone() else { continue };
             let started = (self.deadline.now)();
-            let result = self.patch(*patch_type, expression, policy, versioned, &object, params);
+            let result = match self.deadline.is_over(started) {
+                true => Err(PatchError::Policy(OUT_OF_TIME.to_owned())),
+                false => self.patch(*patch_type, expression, policy, versioned, &object, params),
+            };
             let elapsed = (self.deadline.now)().saturating_sub(started);
             if let Some(why) = self.session.unknown() {
                 self.outcome.unknown.push((policy.name.clone(), why));

@@ -20,6 +20,9 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// All operations.
+    pub(crate) const ALL: [Self; 4] = [Self::Create, Self::Update, Self::Delete, Self::Connect];
+
     /// The name in rules.
     #[must_use]
     pub const fn name(self) -> &'static str {

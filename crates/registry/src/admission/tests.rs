@@ -1,6 +1,7 @@
 //! Tests of matching and evaluation, with a cluster that lends fixed objects.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use api::json::{self, Value};
@@ -10,9 +11,11 @@ use cel_kubernetes::environments::admission::Compiler;
 use cel_kubernetes::libraries::authorization::{Authorizer, Decision, Question, User};
 
 use super::cluster::{MissingNamespace, ParamScope};
+use super::evaluation::OUT_OF_TIME;
 use super::mutating::Reinvocation;
-use super::rules::Constraints;
+use super::rules::{Constraints, Match};
 use super::validating::Deadline;
+use super::webhook::Filter;
 use super::*;
 
 fn document(text: &str) -> Value {
@@ -31,6 +34,8 @@ impl Authorizer for Nobody {
 #[derive(Default)]
 struct Fake {
     params: Vec<Value>,
+    /// Number of lookups by selector.
+    selections: AtomicUsize,
 }
 
 impl Cluster for Fake {
@@ -72,6 +77,7 @@ impl Cluster for Fake {
     }
 
     fn params(&self, _: &GroupVersionKind, _: &str, selector: &Selector) -> Result<Vec<Arc<Value>>, ParamError> {
+        self.selections.fetch_add(1, Ordering::Relaxed);
         let labels = |param: &Value| param.object_at(&["metadata", "labels"]).cloned();
         let found = self.params.iter().filter(|param| selector.matches(&labels(param).unwrap_or_default()));
         Ok(found.cloned().map(Arc::new).collect())
@@ -227,13 +233,110 @@ fn budgets_end_a_policy() {
     assert!(outcome.denials[0].message.ends_with("operation interrupted"), "{:?}", outcome.denials);
 }
 
+/// A clock on which every reading takes a millisecond.
+#[derive(Default)]
+struct Ticks(AtomicU64);
+
+impl Ticks {
+    fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Evaluates with a deadline after 100 readings.
+    fn within_hundred<T>(&self, work: impl FnOnce(Deadline<'_>) -> T) -> T {
+        let now = || Duration::from_millis(self.0.fetch_add(1, Ordering::Relaxed));
+        work(Deadline { now: &now, end: Duration::from_millis(100) })
+    }
+}
+
+fn bindings(count: usize, policy: impl Fn(usize) -> String, more: &str) -> Vec<Arc<Binding>> {
+    let binding = |index: usize| {
+        let policy = policy(index);
+        document(&format!(r#"{{"metadata":{{"name":"b{index:04}"}},"spec":{{"policyName":"{policy}",{more}}}}}"#))
+    };
+    (0..count).map(|index| Arc::new(Binding::new(&binding(index)))).collect()
+}
+
+/// Policies with these fields, named `p0000` and so on.
+fn documents(count: usize, spec: &str) -> Vec<Value> {
+    let text = |index| format!(r#"{{"metadata":{{"name":"p{index:04}"}},"spec":{{{spec},{RULES}}}}}"#);
+    (0..count).map(|index| document(&text(index))).collect()
+}
+
+#[test]
+fn many_policies_without_loops_share_the_deadline() {
+    let compiler = compiler();
+    let names = |index| format!("p{index:04}");
+    for (failure_policy, denials) in [("Fail", 1), ("Ignore", 0)] {
+        let spec = format!(r#""failurePolicy":"{failure_policy}","validations":[{{"expression":"true"}}]"#);
+        let policies = documents(1000, &spec).iter().map(|it| Arc::new(Policy::validating(it, &compiler))).collect();
+        let catalog = Catalog::new(policies, bindings(1000, names, DENY));
+        let ticks = Ticks::default();
+        let outcome = ticks
+            .within_hundred(|deadline| validating::evaluate_all(&catalog, &request("n"), &Fake::default(), deadline));
+        let messages: Vec<&str> = outcome.denials.iter().map(|denial| denial.message.as_str()).collect();
+        assert_eq!(messages, vec![OUT_OF_TIME; denials]);
+        assert!(ticks.count() < 110, "{failure_policy}: {} readings", ticks.count());
+    }
+    let mutation = APPLY.replace("EXPRESSION", "Object{n: 1}");
+    let spec = format!(r#""reinvocationPolicy":"Never","mutations":[{mutation}]"#);
+    let policies = documents(100, &spec).iter().map(|it| Arc::new(Policy::mutating(it, &compiler))).collect();
+    let catalog = Catalog::new(policies, bindings(100, names, DENY));
+    let outcome = Ticks::default().within_hundred(|deadline| {
+        mutating::evaluate_all(&catalog, &request("n"), &Fake::default(), deadline, &mut Reinvocation::default())
+    });
+    let messages: Vec<&str> = outcome.denials.iter().map(|denial| denial.message.as_str()).collect();
+    assert_eq!((messages, outcome.checks.len() < 100), (vec![OUT_OF_TIME], true));
+}
+
+#[test]
+fn bindings_and_parameters_share_the_deadline() {
+    let spec =
+        r#""paramKind":{"apiVersion":"v1","kind":"ConfigMap"},"validations":[{"expression":"params.data.a != ''"}]"#;
+    let policies: Vec<_> = documents(1, spec).iter().map(|it| Arc::new(Policy::validating(it, &compiler()))).collect();
+    let param = document(r#"{"metadata":{"name":"p","labels":{"p":"y"}},"data":{"a":"1"}}"#);
+    let reference =
+        format!(r#"{DENY},"paramRef":{{"selector":{{"matchLabels":{{"p":"y"}}}},"parameterNotFoundAction":"Deny"}}"#);
+    // Many bindings with one parameter each, and one binding with many.
+    for (count, params) in [(500, 1), (1, 500)] {
+        let catalog = Catalog::new(policies.clone(), bindings(count, |_| "p0000".to_owned(), &reference));
+        let cluster = Fake { params: vec![param.clone(); params], ..Fake::default() };
+        let evaluate = |deadline: Deadline<'_>| validating::evaluate_all(&catalog, &request("n"), &cluster, deadline);
+        assert_eq!(evaluate(DEADLINE).denials, []);
+        // One lookup for all bindings.
+        assert_eq!(cluster.selections.load(Ordering::Relaxed), 1);
+        let ticks = Ticks::default();
+        let outcome = ticks.within_hundred(evaluate);
+        let messages: Vec<&str> = outcome.denials.iter().map(|denial| denial.message.as_str()).collect();
+        assert_eq!(messages, [OUT_OF_TIME]);
+        assert!(ticks.count() < 110, "{} readings", ticks.count());
+    }
+}
+
+#[test]
+fn conditions_of_webhooks_end_with_the_deadline() {
+    let over = Deadline { now: &|| Duration::from_secs(2), end: Duration::from_secs(1) };
+    for (failure_policy, expected) in [("Fail", Err(OUT_OF_TIME.to_owned())), ("Ignore", Ok(false))] {
+        let webhook = format!(
+            r#"{{"name":"h","failurePolicy":"{failure_policy}","matchConditions":[{{"name":"c","expression":"true"}}]}}"#
+        );
+        let filter = Filter::new(&document(&webhook), &compiler());
+        let meets = |deadline: Deadline<'_>| {
+            filter.meets_conditions(&request("n"), &Fake::default(), &Match::Requested, deadline).0
+        };
+        assert_eq!(meets(DEADLINE), Ok(true));
+        assert_eq!(meets(over), expected);
+    }
+}
+
 #[test]
 fn parameters_are_found_by_name_and_selector() {
     let spec = r#""paramKind":{"apiVersion":"v1","kind":"ConfigMap"},"validations":[{"expression":"params != null && object.data.a == params.data.a","messageExpression":"'want ' + params.data.a"}]"#;
     let param = |name: &str, a: &str| {
         document(&format!(r#"{{"metadata":{{"name":"{name}","labels":{{"p":"y"}}}},"data":{{"a":"{a}"}}}}"#))
     };
-    let cluster = Fake { params: vec![param("p1", "1"), param("p2", "2"), param("p3", "3")] };
+    let params = vec![param("p1", "1"), param("p2", "2"), param("p3", "3")];
+    let cluster = Fake { params, ..Fake::default() };
     let check = |reference: &str, expected: &[&str]| {
         let outcome = validate(spec, &format!(r#"{DENY},"paramRef":{reference}"#), &cluster);
         let found: Vec<&str> = outcome.denials.iter().map(|denial| denial.message.as_str()).collect();
@@ -389,4 +492,25 @@ fn catalog_finds_policies_by_resource() {
     assert_eq!((names, catalog.len()), (vec!["a", "c", "d"], 4));
     assert!(!catalog.may_match("apps", "deployments", Operation::Delete));
     assert!(catalog.may_match("apps", "deployments", Operation::Create));
+    // Rules are found by their own operation: a policy about deletions of pods has no place among those about new ones.
+    let mixed = r#"{"metadata":{"name":"m"},"spec":{"matchConstraints":{"resourceRules":[
+        {"apiGroups":[""],"apiVersions":["v1"],"resources":["pods"],"operations":["DELETE"]},
+        {"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"],"operations":["CREATE","UPDATE"]}]}}}"#;
+    let mixed = Arc::new(Policy::validating(&document(mixed), &compiler()));
+    let catalog = Catalog::new(vec![policy("c", "configmaps"), mixed], vec![binding("c"), binding("m")]);
+    for (resource, operation, expected) in [
+        ("pods", Operation::Delete, &["m"][..]),
+        ("pods", Operation::Create, &[]),
+        ("configmaps", Operation::Create, &["c", "m"]),
+        ("configmaps", Operation::Update, &["m"]),
+        ("configmaps", Operation::Delete, &[]),
+        ("configmaps", Operation::Connect, &[]),
+    ] {
+        let mut asked = request("n");
+        resource.clone_into(&mut asked.resource.resource);
+        asked.operation = operation;
+        let names: Vec<&str> = catalog.candidates(&asked).map(|hook| &*hook.policy.name).collect();
+        assert_eq!(names, expected, "{operation:?} {resource}");
+        assert_eq!(catalog.may_match("", resource, operation), !expected.is_empty());
+    }
 }

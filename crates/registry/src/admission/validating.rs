@@ -10,9 +10,9 @@ use cel::value::Value as CelValue;
 use cel_kubernetes::environments::admission::{Documents, EXPRESSION_COST_MAX, Input, POLICY_COST_MAX};
 
 use super::catalog::{Catalog, Hook, Matches};
-use super::cluster::{self, Cluster, ParamError};
+use super::cluster::{self, Cluster, ParamError, Parameters};
 pub use super::evaluation::{ConditionCheck, Deadline};
-use super::evaluation::{Error, Session, VersionedDocuments, evaluate};
+use super::evaluation::{Error, OUT_OF_TIME, Session, VersionedDocuments, evaluate};
 use super::policy::{Action, Binding, FailurePolicy, Policy, ValidatingBody, Validation};
 use super::request::Request;
 use super::rules::{Match, MatchError};
@@ -146,6 +146,12 @@ struct PolicyEvaluation {
     unknown: Option<String>,
 }
 
+impl PolicyEvaluation {
+    fn only(decision: Decision) -> Self {
+        Self { decisions: vec![decision], ..Self::default() }
+    }
+}
+
 /// Evaluates all policies that match a request.
 #[must_use]
 pub fn evaluate_all(
@@ -158,20 +164,28 @@ pub fn evaluate_all(
     let session = Session::new(request, cluster, &interrupt, deadline);
     let mut outcome = Outcome::default();
     let mut matches = Matches::new(catalog, request, cluster);
+    let parameters = Parameters::new(cluster);
     // The end of one evaluation is the start of the next: one reading of the clock for each policy.
     let mut reading = (deadline.now)();
     for hook in catalog.candidates(request) {
         match matches.of(hook) {
             Ok(None) => {}
             Ok(Some(found)) => {
-                let run =
-                    Run { session: &session, hook, outcome: &mut outcome, now: deadline.now, reading: &mut reading };
+                let run = Run {
+                    session: &session,
+                    hook,
+                    parameters: &parameters,
+                    outcome: &mut outcome,
+                    deadline,
+                    reading: &mut reading,
+                };
                 run.policy(&found);
             }
             Err(MatchError::Refused(why)) => outcome.misconfigured(&hook.policy, None, &why),
             Err(MatchError::Unknown(why)) => outcome.unknown.push((hook.policy.name.clone(), why)),
         }
-        if outcome.lacks_namespace {
+        // One refusal is enough once there is no time left: the others would only cost more.
+        if outcome.lacks_namespace || (deadline.is_over(reading) && !outcome.denials.is_empty()) {
             break;
         }
     }
@@ -198,8 +212,9 @@ impl Outcome {
 struct Run<'r, 's> {
     session: &'r Session<'s>,
     hook: &'r Hook<ValidatingBody>,
+    parameters: &'r Parameters<'r>,
     outcome: &'r mut Outcome,
-    now: &'r (dyn Fn() -> Duration + Sync),
+    deadline: Deadline<'r>,
     /// The last reading of the clock.
     reading: &'r mut Duration,
 }
@@ -228,6 +243,9 @@ impl Run<'_, '_> {
                     continue;
                 }
             }
+            if self.is_out_of_time(binding, &mut collected) {
+                continue;
+            }
             let Some(params) = self.params(binding) else { continue };
             let versioned = match self.session.versioned(found) {
                 Ok(versioned) => versioned,
@@ -246,6 +264,9 @@ impl Run<'_, '_> {
                 settle(self.outcome, policy, binding, evaluated, &mut collected);
             }
             for param in &params {
+                if self.is_out_of_time(binding, &mut collected) {
+                    break;
+                }
                 let evaluated = self.evaluate(&versioned, Some(param));
                 settle(self.outcome, policy, binding, &evaluated, &mut collected);
             }
@@ -255,13 +276,27 @@ impl Run<'_, '_> {
         }
     }
 
+    /// Whether there is no time left for a binding or its next parameter, which then fails.
+    fn is_out_of_time(&mut self, binding: &Binding, collected: &mut Vec<(Box<str>, Vec<String>)>) -> bool {
+        let is_over = self.deadline.is_over(*self.reading);
+        if is_over && self.outcome.denials.is_empty() {
+            let policy = &self.hook.policy;
+            let failed = PolicyEvaluation::only(Decision::failure(policy.failure_policy, OUT_OF_TIME.to_owned()));
+            settle(self.outcome, policy, binding, &failed, collected);
+        }
+        is_over
+    }
+
     /// The parameters under a binding: an empty list where it refers to none, nothing where it does not apply.
     fn params(&mut self, binding: &Binding) -> Option<Vec<Arc<Value>>> {
-        let (policy, cluster) = (&self.hook.policy, self.session.cluster);
+        let policy = &self.hook.policy;
         let (Some(kind), Some(reference)) = (policy.param_kind.as_ref(), binding.param_ref.as_deref()) else {
             return Some(Vec::new());
         };
-        match cluster::params(kind, reference, &self.session.request.namespace, cluster) {
+        let found = self.parameters.of(kind, reference, &self.session.request.namespace);
+        // Many parameters take time of their own.
+        *self.reading = (self.deadline.now)();
+        match found {
             Ok(params) => Some(params).filter(|params| !params.is_empty()),
             Err(ParamError::Refused(why)) => {
                 self.outcome.misconfigured(policy, Some(binding), &why);
@@ -276,7 +311,7 @@ impl Run<'_, '_> {
 
     fn evaluate(&mut self, versioned: &VersionedDocuments, params: Option<&Value>) -> PolicyEvaluation {
         let mut evaluated = evaluate_policy(self.session, &self.hook.policy, versioned, params);
-        let now = (self.now)();
+        let now = (self.deadline.now)();
         evaluated.elapsed = now.saturating_sub(std::mem::replace(self.reading, now));
         evaluated.unknown = self.session.unknown();
         evaluated
@@ -379,8 +414,7 @@ fn evaluate_policy(
     versioned: &VersionedDocuments,
     params: Option<&Value>,
 ) -> PolicyEvaluation {
-    let only = |decision: Decision| PolicyEvaluation { decisions: vec![decision], ..PolicyEvaluation::default() };
-    let on_failure = |why: String| only(Decision::failure(policy.failure_policy, why));
+    let on_failure = |why: String| PolicyEvaluation::only(Decision::failure(policy.failure_policy, why));
     match session.meets_conditions(policy, versioned, params) {
         Ok(true) => {}
         Ok(false) => return PolicyEvaluation::default(),

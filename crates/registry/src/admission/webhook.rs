@@ -8,8 +8,9 @@ use cel_kubernetes::environments::admission::Compiler;
 use super::cluster::Cluster;
 pub use super::evaluation::ConditionCheck;
 use super::evaluation::{Deadline, Session};
+use super::index::RuleIndex;
 use super::policy::Policy;
-use super::request::{Operation, Request};
+use super::request::Request;
 use super::rules::{Match, MatchError};
 
 /// The filter of one webhook.
@@ -37,19 +38,9 @@ impl Filter {
         Self(Policy::filter(&policy, compiler))
     }
 
-    /// Whether there is a rule about an operation.
-    #[must_use]
-    pub fn has_operation(&self, operation: Operation) -> bool {
-        self.0.constraints.rules().iter().any(|rule| rule.operations() & operation.bit() != 0)
-    }
-
-    /// The groups and resources that the rules can be about; nothing if they can be about any.
-    #[must_use]
-    pub fn keys(&self) -> Option<Vec<(&str, &str)>> {
-        let keys: Option<Vec<_>> = self.0.constraints.rules().iter().map(super::rules::Rule::keys).collect();
-        let keys: Vec<(&str, &str)> = keys?.into_iter().flatten().collect();
-        let is_shared = |(_, resource): &(&str, &str)| super::catalog::SHARED.contains(resource);
-        (self.0.constraints.is_exact() || !keys.iter().any(is_shared)).then_some(keys)
+    /// Adds the rules to an index. Places are added in ascending order.
+    pub fn add_to(&self, index: &mut RuleIndex, place: u32) {
+        index.add(place, &self.0.constraints);
     }
 
     /// The match of a request by rules and selectors, if there is one.

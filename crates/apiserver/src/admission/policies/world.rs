@@ -1,12 +1,15 @@
 //! The cluster as the evaluation of policies sees it.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, OnceLock};
 
 use api::json::Value;
-use api::labels::Selector;
+use api::labels::{Labels, Selector};
 use api::metadata;
 use api::types;
 use cel_kubernetes::libraries::authorization::{self as rights, Decision, Question};
+use locks::Mutex;
 use patching::policy;
 use registry::admission::cluster::{MissingNamespace, ParamScope};
 use registry::admission::{self, GroupVersionKind, GroupVersionResource, ParamError, PatchError, Request};
@@ -30,6 +33,26 @@ pub(in crate::admission) struct World {
     equivalents: OnceLock<Equivalents>,
     namespace: OnceLock<Result<Arc<Value>, MissingNamespace>>,
     namespace_name: String,
+    parameters: Mutex<DecodedParameters>,
+}
+
+/// Parameters by key and version. Selections that overlap share what they have in common.
+#[derive(Default)]
+struct DecodedParameters(HashMap<(Arc<str>, String), Arc<Value>>);
+
+impl DecodedParameters {
+    /// An object in a version; `decode` is called once for both.
+    fn get<E>(
+        &mut self,
+        key: Arc<str>,
+        version: &str,
+        decode: impl FnOnce() -> Result<Value, E>,
+    ) -> Result<Arc<Value>, E> {
+        Ok(match self.0.entry((key, version.to_owned())) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => place.insert(Arc::new(decode()?)).clone(),
+        })
+    }
 }
 
 /// A resource of either kind.
@@ -41,7 +64,8 @@ enum Row {
 impl World {
     pub(in crate::admission) fn new(cluster: Arc<dyn Cluster>, request: &Request) -> Self {
         let namespace_name = request.namespace.clone();
-        Self { cluster, equivalents: OnceLock::new(), namespace: OnceLock::new(), namespace_name }
+        let (equivalents, namespace) = (OnceLock::new(), OnceLock::new());
+        Self { cluster, equivalents, namespace, namespace_name, parameters: Mutex::default() }
     }
 
     fn custom(&self, group: &str, version: &str, plural: &str) -> Option<Arc<ServedVersion>> {
@@ -218,14 +242,20 @@ impl admission::Cluster for World {
             "" => row.prefix(),
             namespace => format!("{}{namespace}/", row.prefix()),
         };
-        let found = self.cluster.cache().resource(&row.prefix()).list(&prefix, None, 0, |_, _| true).objects;
-        let objects = found.into_iter().map(|(_, object)| self.shown(&row, kind, &object));
-        let objects = objects.collect::<Result<Vec<_>, _>>()?.into_iter();
-        let selects = |object: &Value| match object.object_at(&["metadata", "labels"]) {
-            Some(labels) => selector.matches(labels),
-            None => selector.matches(&api::json::Object::new()),
-        };
-        Ok(objects.filter(selects).map(Arc::new).collect())
+        // A conversion may change labels: then they are those of the version that is asked for. Otherwise only selected objects
+        // are decoded.
+        let is_converted = matches!(&row, Row::Custom(serving) if serving.has_webhook());
+        let keep = |_: &str, object: &ServedObject| is_converted || is_selected(selector, object);
+        let found = self.cluster.cache().resource(&row.prefix()).list(&prefix, None, 0, keep).objects;
+        let mut known = self.parameters.lock();
+        let mut selected = Vec::with_capacity(found.len());
+        for (key, object) in found {
+            let value = known.get(key, &kind.version, || self.shown(&row, kind, &object))?;
+            if !is_converted || selects(selector, &value) {
+                selected.push(value);
+            }
+        }
+        Ok(selected)
     }
 
     fn authorizer(&self) -> Arc<dyn rights::Authorizer> {
@@ -297,6 +327,27 @@ impl World {
     }
 }
 
+/// The labels of an object that is not decoded.
+struct StoredLabels<'o>(&'o ServedObject);
+
+impl Labels for StoredLabels<'_> {
+    fn label(&self, key: &str) -> Option<&str> {
+        self.0.label(key)
+    }
+}
+
+/// Whether labels select an object, without decoding it.
+fn is_selected(selector: &Selector, object: &ServedObject) -> bool {
+    selector.matches(&StoredLabels(object))
+}
+
+fn selects(selector: &Selector, object: &Value) -> bool {
+    match object.object_at(&["metadata", "labels"]) {
+        Some(labels) => selector.matches(labels),
+        None => selector.matches(&api::json::Object::new()),
+    }
+}
+
 /// Decides checks of expressions by the roles of the cluster.
 struct Rights(Arc<dyn Cluster>);
 
@@ -319,5 +370,48 @@ impl rights::Authorizer for Rights {
         };
         let decided = self.0.authorizer().decide(&user, request);
         Decision { allowed: decided.allowed, reason: decided.reason, error: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config_map(index: usize) -> (Arc<str>, ServedObject) {
+        let metadata = api::json!({
+            "name": (format!("m{index}")), "creationTimestamp": "2020-01-01T00:00:00Z",
+            "labels": {"shard": (format!("s{}", index % 100)), "even": (if index % 2 == 0 { "yes" } else { "no" })}
+        });
+        let mut object = api::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        let stored = cache::stored::encode(&mut object).unwrap();
+        (format!("/registry/configmaps/ns/m{index:04}").into(), ServedObject::new(&stored, 1).unwrap())
+    }
+
+    #[test]
+    fn only_selected_parameters_are_decoded_and_once() {
+        let objects: Vec<_> = (0..1000).map(config_map).collect();
+        let (mut known, mut decoded) = (DecodedParameters::default(), 0_usize);
+        for (selector, selected, all_decoded) in [
+            ("shard=s7", 10, 10),
+            ("shard in (s7,s8)", 20, 20),
+            // Bindings that select the same again.
+            ("shard in (s7,s8)", 20, 20),
+            ("shard=s8,even=yes", 10, 20),
+            ("shard=s8,even=no", 0, 20),
+            ("!shard", 0, 20),
+        ] {
+            let selector = Selector::parse(selector).unwrap();
+            let found = objects.iter().filter(|(_, object)| is_selected(&selector, object));
+            let mut get = |(key, object): &(Arc<str>, ServedObject)| {
+                let decode = || {
+                    decoded = decoded.saturating_add(1);
+                    Ok::<_, ()>(object.decode())
+                };
+                known.get(key.clone(), "v1", decode).unwrap()
+            };
+            let found: Vec<Arc<Value>> = found.map(&mut get).collect();
+            assert!(found.iter().all(|object| selects(&selector, object)));
+            assert_eq!((found.len(), decoded), (selected, all_decoded), "{selector}");
+        }
     }
 }

@@ -9,6 +9,7 @@ use api::metadata;
 use cache::ResourceCache;
 use cel_kubernetes::environments::admission::Compiler;
 use registry::admission::Operation;
+use registry::admission::index::RuleIndex;
 use registry::admission::webhook::Filter;
 use store::Revision;
 
@@ -81,8 +82,7 @@ pub(super) struct CompiledWebhooks {
     version: Option<u64>,
     known: WebhooksByKey,
     webhooks: Vec<Arc<Webhook>>,
-    by_resource: HashMap<(Box<str>, Box<str>), Vec<usize>>,
-    others: Vec<usize>,
+    index: RuleIndex,
 }
 
 impl CompiledWebhooks {
@@ -92,39 +92,27 @@ impl CompiledWebhooks {
         let configurations = keys.into_iter().filter_map(|key| known.get(key));
         let webhooks: Vec<Arc<Webhook>> = configurations.flat_map(|(_, webhooks)| webhooks.iter().cloned()).collect();
         let mut compiled = Self { version: Some(version), webhooks, ..Self::default() };
-        for (place, webhook) in compiled.webhooks.iter().enumerate() {
-            let Some(keys) = webhook.filter.keys() else {
-                compiled.others.push(place);
-                continue;
-            };
-            for (group, resource) in keys {
-                let places = compiled.by_resource.entry((group.into(), resource.into())).or_default();
-                if places.last() != Some(&place) {
-                    places.push(place);
-                }
-            }
+        for (place, webhook) in (0_u32..).zip(&compiled.webhooks) {
+            webhook.filter.add_to(&mut compiled.index, place);
         }
         compiled.known = known;
         compiled
     }
 
-    fn places(&self, (group, resource): (&str, &str)) -> Vec<usize> {
-        let found = self.by_resource.get(&(Box::from(group), Box::from(resource))).map_or(&[][..], Vec::as_slice);
-        let mut places: Vec<usize> = self.others.iter().chain(found).copied().collect();
-        places.sort_unstable();
-        places
-    }
-
     /// The webhooks that may be called for an operation on a resource, in the order of their calls, each with its place among
     /// all webhooks.
-    pub(super) fn candidates(&self, resource: (&str, &str), operation: Operation) -> Vec<(usize, Arc<Webhook>)> {
-        let webhooks =
-            self.places(resource).into_iter().filter_map(|place| Some((place, self.webhooks.get(place)?.clone())));
-        webhooks.filter(|(_, webhook)| webhook.filter.has_operation(operation)).collect()
+    pub(super) fn candidates(
+        &self,
+        (group, resource): (&str, &str),
+        operation: Operation,
+    ) -> Vec<(usize, Arc<Webhook>)> {
+        let places = self.index.places(group, resource, operation).into_iter();
+        let places = places.filter_map(|place| usize::try_from(place).ok());
+        places.filter_map(|place| Some((place, self.webhooks.get(place)?.clone()))).collect()
     }
 
-    fn may_match(&self, resource: (&str, &str), operation: Operation) -> bool {
-        !self.candidates(resource, operation).is_empty()
+    fn may_match(&self, (group, resource): (&str, &str), operation: Operation) -> bool {
+        self.index.may_match(group, resource, operation)
     }
 }
 
