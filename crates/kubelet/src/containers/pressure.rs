@@ -22,6 +22,7 @@ use matching::resources::QosClass;
 use telemetry::logs::chain;
 use tracing::{debug, info};
 
+use self::local_storage::Layers;
 use self::thresholds::{Observations, ObservedResource, Signal, Threshold, Tracker};
 pub use self::thresholds::{ThresholdFlags, Thresholds};
 use super::SharedState;
@@ -183,7 +184,7 @@ impl SharedState {
         let after = self.observations();
         let acting = self.pressure.tracker.lock().observe(&self.thresholds, &after, now);
         if acting.contains(threshold) {
-            self.evict_for_disk(threshold).await;
+            self.evict_for_disk(threshold, images.as_deref()).await;
         }
     }
 
@@ -326,16 +327,19 @@ impl SharedState {
         }
     }
 
-    async fn evict_for_disk(&self, threshold: &Threshold) {
+    /// Evicts the pod that takes most of the disk. `images` is the runtime's own directory.
+    async fn evict_for_disk(&self, threshold: &Threshold, images: Option<&Path>) {
+        let device = |path: &Path| std::fs::metadata(path).ok().map(|it| it.dev());
+        // Files of containers count if they are on the disk that is full.
+        let has_layers = images.is_none_or(|path| device(path) == device(&self.root));
+        let layers = if has_layers { self.written_layers().await } else { Layers::new() };
         let active = self.active(|_| true).await;
         let mut candidates = Vec::new();
         for (pod, manifest) in &active {
-            let directory = self.directory(&pod.metadata.uid).join("volumes/kubernetes.io~empty-dir");
-            let own = tokio::task::spawn_blocking(move || usage(&directory, i64::MAX)).await.unwrap_or(0);
             candidates.push(Candidate {
                 uid: pod.metadata.uid.clone(),
                 priority: manifest.i64_at(&["spec", "priority"]).unwrap_or(0),
-                usage: own,
+                usage: self.local_usage(pod, manifest, &layers).await,
                 request: requested(manifest, "ephemeral-storage"),
             });
         }
