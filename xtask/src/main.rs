@@ -6,6 +6,7 @@
 mod bench;
 mod browser;
 mod command;
+mod containers;
 #[cfg(feature = "descriptions")]
 mod descriptions;
 mod dist;

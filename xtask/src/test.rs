@@ -6,7 +6,7 @@
 //! `CEL_SPEC_DIR`, where set, reaches the tests as any other variable does.
 
 use crate::command::{cargo, root, run as run_command};
-use crate::{browser, reject_unknown_flags, tools};
+use crate::{browser, containers, reject_unknown_flags, tools};
 use anyhow::{Result, bail};
 use std::process::Command;
 
@@ -43,18 +43,20 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let tests = if has_nextest() {
         in_environment(cargo(["nextest", "run", "--no-fail-fast"]).args(CRATES))
     } else {
-        in_environment(cargo(["test", "--no-fail-fast", "--lib", "--bins", "--tests"]).args(CRATES))
+        // Tests start examples, which this selection of targets does not build.
+        in_environment(cargo(["build", "--examples"]).args(CRATES))
+            .and_then(|()| in_environment(cargo(["test", "--no-fail-fast", "--lib", "--bins", "--tests"]).args(CRATES)))
     };
     let result = tests.and_then(|()| in_environment(cargo(["test", "--doc"]).args(CRATES)));
     // The last line, because others scroll away.
-    let browser = browser::skipped(&axe);
-    eprintln!("{}", summary(result.is_ok(), has_suite, found.missing.len(), browser));
+    let installed = browser::skipped(&axe).into_iter().chain(containers::skipped(&found.path));
+    eprintln!("{}", summary(result.is_ok(), has_suite, found.missing.len(), installed));
     result
 }
 
 /// The last line: the outcome, and everything that was skipped.
-fn summary(passed: bool, has_suite: bool, missing_tools: usize, browser: Option<String>) -> String {
-    let mut skipped = Vec::from_iter(browser);
+fn summary(passed: bool, has_suite: bool, missing_tools: usize, others: impl IntoIterator<Item = String>) -> String {
+    let mut skipped = Vec::from_iter(others);
     if !has_suite {
         skipped.push("the CEL conformance suite (set CEL_SPEC_DIR)".to_owned());
     }
@@ -82,5 +84,7 @@ mod tests {
         let expected = "tests passed, 1 suites skipped: the CEL conformance suite (set CEL_SPEC_DIR)";
         assert_eq!(summary(true, false, 0, None), expected);
         assert!(summary(false, false, 2, None).starts_with("tests failed, 2 suites skipped: "));
+        let containers = Some("tests of containers".to_owned());
+        assert_eq!(summary(true, true, 0, containers), "tests passed, 1 suites skipped: tests of containers");
     }
 }

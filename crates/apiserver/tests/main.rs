@@ -20,6 +20,7 @@ mod authorization;
 mod bootstrap_tokens;
 mod cbor;
 mod cluster_state;
+mod container_streams;
 mod custom_resources;
 mod details;
 mod flow_control;

@@ -34,9 +34,9 @@ impl Agent {
                 "0",
                 "--node-ip",
                 "127.0.0.1",
-                "--eviction-hard",
-                "",
             ])
+            // The disks of developers are often nearly full.
+            .args(if more.contains(&"--eviction-hard") { &[][..] } else { &["--eviction-hard", ""] })
             .args(["--root-dir", &path("kubelet"), "--pod-logs-dir", &path("logs")])
             .args(["--container-runtime-endpoint", &format!("unix://{}", socket.display())])
             .args(more)
@@ -101,6 +101,20 @@ impl Stage {
             std::thread::sleep(std::time::Duration::from_millis(50));
         }
         panic!("{call} was not called: {:?}", self.runtime.calls());
+    }
+}
+
+impl Stage {
+    /// Waits until nothing runs.
+    #[track_caller]
+    pub(crate) fn wait_until_idle(&self) {
+        for _ in 0..600 {
+            if self.runtime.running() == (0, 0) {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("still running: {:?}", self.runtime.running());
     }
 }
 

@@ -169,6 +169,153 @@ fn shutdown_of_the_machine_ends_pods_in_order() {
     assert_eq!(stage.read("node/real", ready), "False node is shutting down");
 }
 
+/// The names of evicted pods, in the order of their evictions.
+fn evicted(stage: &Stage) -> Vec<String> {
+    let path = "jsonpath={range .items[*]}{.involvedObject.name}{\"\\n\"}{end}";
+    let order =
+        ["get", "events", "--field-selector=reason=Evicted", "--sort-by=.metadata.creationTimestamp", "-o", path];
+    stage.cluster.kubectl(&order, "").lines().map(ToOwned::to_owned).collect()
+}
+
+/// A node that runs out of memory evicts the pod that exceeds its request most; one that runs out of disk, the pod with most
+/// files of all kinds. A look takes place every ten seconds and evicts one pod.
+#[test]
+fn node_without_memory_or_disk_evicts_the_largest_pod() {
+    let Some(stage) = Stage::new(&[]) else { return };
+    let agent = stage.agent();
+    let container = |before: &str, more: &str| {
+        let command = format!("{before}; trap 'exit 0' TERM; while :; do sleep 1; done");
+        format!("{{name: a, image: 'app:1', {more} command: [sh, -c, \"{command}\"]}}")
+    };
+    let request = "resources: {requests: {memory: 64Mi}},";
+    // The greedy pod is in neither list first.
+    let of_memory = pod("a-modest", &container("x=$(head -c 20000000 /dev/zero)", request), "Never")
+        + &pod("b-greedy", &container("x=$(head -c 30000000 /dev/zero)", ""), "Never");
+    stage.cluster.apply(&of_memory);
+    stage.wait("pod/a-modest", READY);
+    stage.wait("pod/b-greedy", READY);
+    drop(agent);
+    let kubeconfig = stage.cluster.kubeconfig().display().to_string();
+    let under = |threshold: &str| {
+        let flags = ["--kubeconfig", &kubeconfig, "--eviction-hard", threshold];
+        crate::fake_runtime::Agent::start_with(&stage.cluster, &stage.socket, &flags)
+    };
+    let agent = under("memory.available<100Ti");
+    stage.wait("pod/b-greedy", "jsonpath={.status.reason}=Evicted");
+    drop(agent);
+    assert_eq!(evicted(&stage).first().map(String::as_str), Some("b-greedy"));
+    let message = stage.read("pod/b-greedy", "{.status.message}");
+    assert!(message.starts_with("The node was low on resource: memory. Threshold quantity: "), "{message}");
+    let own = "Container a was using 31048576, request is 0, has larger consumption of memory. ";
+    assert!(message.ends_with(own), "{message}");
+    stage.cluster.kubectl(&["delete", "pods", "--all", "--force", "--grace-period=0", "--wait=false"], "");
+    stage.cluster.kubectl(&["delete", "events", "--all"], "");
+    let agent = stage.agent();
+    stage.wait("node/real", READY);
+    // One pod has a volume, the other one a larger file in its own file system.
+    let volume = "volumeMounts: [{name: e, mountPath: /e}],";
+    let of_disk = pod("c-volume", &container("head -c 1000000 /dev/zero > /e/x", volume), "Never")
+        .replace("spec: {", "spec: {volumes: [{name: e, emptyDir: {}}], ")
+        + &pod("d-layer", &container("truncate -s 900000000 /big", ""), "Never");
+    stage.cluster.apply(&of_disk);
+    stage.wait("pod/c-volume", READY);
+    stage.wait("pod/d-layer", READY);
+    drop(agent);
+    let _agent = under("nodefs.available<100Ti");
+    stage.wait("pod/d-layer", "jsonpath={.status.reason}=Evicted");
+    assert_eq!(evicted(&stage).first().map(String::as_str), Some("d-layer"));
+    assert_eq!(stage.read("pod/d-layer", "{.status.message}"), "The node was low on resource: ephemeral-storage. ");
+}
+
+/// The secured port: a bad token is 401, a user without permission 403, and permissions are those of the path.
+#[test]
+fn port_of_the_agent_authorizes_tokens() {
+    let Some(stage) = Stage::new(&[]) else { return };
+    let _agent = stage.agent();
+    stage.wait("node/real", READY);
+    let rights = "
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: reader}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: stranger}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: usage}
+rules: [{apiGroups: [''], resources: [nodes/metrics], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: usage}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: usage}
+subjects: [{kind: ServiceAccount, name: reader, namespace: default}]
+";
+    stage.cluster.apply(rights);
+    let port = stage.read("node/real", "{.status.daemonEndpoints.kubeletEndpoint.Port}");
+    let server = format!("https://127.0.0.1:{port}");
+    let ask = |token: &str, path: &str| {
+        let arguments = ["--kubeconfig=/dev/null", "--server", &server, "--insecure-skip-tls-verify", "--token", token];
+        let output = stage.cluster.run(&[&arguments[..], &["get", "--raw", path]].concat(), "");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    let token = |name: &str| stage.cluster.kubectl(&["create", "token", name], "").trim().to_owned();
+    let (reader, stranger) = (token("reader"), token("stranger"));
+    let usage = ask(&reader, "/metrics/resource");
+    assert!(usage.contains("node_memory_working_set_bytes") || usage.contains("# HELP"), "{usage}");
+    for (token, path) in
+        [(&stranger, "/metrics/resource"), (&stranger, "/healthz"), (&reader, "/healthz"), (&reader, "/stats/summary")]
+    {
+        let why = ask(token, path);
+        assert!(why.to_lowercase().contains("forbidden"), "{path}: {why}");
+    }
+    // The signature of a token is its end.
+    let forged = format!("{}AAAA", &reader[..reader.len() - 4]);
+    for token in ["unknown", &forged] {
+        let why = ask(token, "/metrics/resource");
+        assert!(why.contains("Unauthorized") || why.contains("provide credentials"), "{why}");
+    }
+}
+
+/// A pod from a file runs without the server, is shown there, replaced with its file, and ended with it.
+#[test]
+fn pods_from_files_run_as_containers() {
+    let Some(stage) = Stage::new(&[]) else { return };
+    let manifests = tempfile::tempdir().unwrap();
+    let file = manifests.path().join("web.yaml");
+    let manifest = |container: &str| {
+        pod("web", &format!("{{name: {container}, image: 'app:1', {RUNNING}}}"), "Always").replace("---\n", "")
+    };
+    std::fs::write(&file, manifest("first")).unwrap();
+    let kubeconfig = stage.cluster.kubeconfig().display().to_string();
+    let directory = manifests.path().display().to_string();
+    let flags = ["--kubeconfig", &kubeconfig, "--pod-manifest-path", &directory];
+    let agent = crate::fake_runtime::Agent::start_with(&stage.cluster, &stage.socket, &flags);
+    stage.wait("pod/web-real", "create");
+    stage.wait("pod/web-real", READY);
+    assert_eq!(stage.runtime.running(), (1, 1));
+    // Another agent adopts the container.
+    drop(agent);
+    let _agent = crate::fake_runtime::Agent::start_with(&stage.cluster, &stage.socket, &flags);
+    stage.cluster.apply(&running("beside"));
+    stage.wait("pod/beside", READY);
+    let starts = |name: &str| stage.runtime.calls().iter().filter(|call| **call == format!("start {name}")).count();
+    assert_eq!(starts("first"), 1);
+    std::fs::write(&file, manifest("second")).unwrap();
+    stage.wait_for_call("start second");
+    let shown = |field: &str, holds: &dyn Fn(&str) -> bool| {
+        let path = format!("jsonpath={{.items[?(@.metadata.name==\"web-real\")]{field}}}");
+        crate::first_light::until(&stage.cluster, &["get", "pods", "-o", &path], holds)
+    };
+    shown(".status.containerStatuses[?(@.ready==true)].name", &|text| text == "second");
+    std::fs::remove_file(&file).unwrap();
+    shown(".metadata.name", &str::is_empty);
+    stage.cluster.kubectl(&["delete", "pod", "beside", "--wait"], "");
+    stage.wait_until_idle();
+}
+
 /// While the API server is away, containers that end are started again; afterwards the server learns of it.
 #[test]
 fn containers_restart_while_the_server_is_away() {

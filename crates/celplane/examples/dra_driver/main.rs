@@ -5,8 +5,8 @@
 //! ```
 //!
 //! It registers as `example.celplane.dev` with the node agent whose `--root-dir` is given, and prepares devices by writing
-//! CDI files. The devices themselves are ResourceSlices, which an administrator creates here (docs/real-nodes.md) and a
-//! real driver publishes by itself.
+//! CDI files. The devices themselves are ResourceSlices, which an administrator creates here (docs/real-nodes.md has
+//! them) and a real driver publishes by itself.
 
 mod driver;
 

@@ -9,20 +9,8 @@ use std::time::Duration;
 
 use super::image;
 
-const PROGRAMS: [&str; 12] = [
-    "containerd",
-    "runc",
-    "ctr",
-    "kubectl",
-    "unshare",
-    "nsenter",
-    "ip",
-    "openssl",
-    "nft",
-    "conntrack",
-    "script",
-    "hostname",
-];
+/// Programs, and files with their paths. `cargo xtask test` reads the same list.
+const NEEDED: &str = include_str!("needed.txt");
 /// Prepares the namespaces, then waits: they live as long as this process. The arguments are the machine's name and the
 /// directory of device descriptions.
 const HOLDER: &str = "hostname $0 && mkdir -p /run/cdi && mount --make-rshared / && mount --bind $1 /run/cdi && mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up && \
@@ -58,13 +46,9 @@ fn is_possible() -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories: Vec<PathBuf> =
         std::env::split_paths(&path).chain(directories.into_iter().map(PathBuf::from)).collect();
+    // The path of a file replaces that of a directory.
     let has = |name: &&str| directories.iter().any(|directory| directory.join(name).is_file());
-    let mut missing: Vec<&str> = PROGRAMS.into_iter().filter(|name| !has(name)).collect();
-    for file in ["/usr/lib/cni/bridge", "/bin/busybox"] {
-        if !Path::new(file).is_file() {
-            missing.push(file);
-        }
-    }
+    let mut missing: Vec<&str> = NEEDED.lines().filter(|name| !has(name)).collect();
     if !rustix::process::geteuid().is_root() {
         missing.push("root");
     }

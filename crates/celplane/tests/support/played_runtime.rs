@@ -95,7 +95,15 @@ impl Instance {
         let labels = self.config.labels.clone();
         m::ContainerStats {
             attributes: Some(m::ContainerAttributes { labels, ..Default::default() }),
-            memory: Some(m::MemoryUsage { usage_bytes: Some(m::Uint64Value { value }), ..Default::default() }),
+            memory: Some(m::MemoryUsage {
+                usage_bytes: Some(m::Uint64Value { value }),
+                working_set_bytes: Some(m::Uint64Value { value }),
+                ..Default::default()
+            }),
+            writable_layer: Some(m::FilesystemUsage {
+                used_bytes: Some(m::Uint64Value { value: self.script.written }),
+                ..Default::default()
+            }),
             ..Default::default()
         }
     }

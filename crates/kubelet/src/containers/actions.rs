@@ -310,6 +310,58 @@ mod tests {
         }
     }
 
+    /// A gRPC server whose services are healthy, unhealthy, or unknown by their names.
+    struct Health;
+
+    impl cri::server::Service for Health {
+        fn call(
+            self: Arc<Self>,
+            method: String,
+            request: bytes::Bytes,
+        ) -> futures::future::BoxFuture<'static, Result<Vec<u8>, cri::Status>> {
+            Box::pin(async move {
+                assert_eq!(method, "/grpc.health.v1.Health/Check");
+                let service = cri::server::decode::<cri::health::HealthCheckRequest>(request)?.service;
+                // An answer is one field, the state.
+                match service.as_str() {
+                    "" => Ok(vec![8, 1]),
+                    "ill" => Ok(vec![8, 2]),
+                    "new" => Ok(vec![8, 3]),
+                    _ => Err(cri::Status::unimplemented("no health here")),
+                }
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn grpc_probes_decide_by_the_state_of_a_service() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("health.sock");
+        tokio::spawn(cri::server::serve(&socket, Arc::new(Health)).unwrap());
+        // The server listens on a socket file, probes connect to ports.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut server = tokio::net::UnixStream::connect(&socket).await.unwrap();
+                tokio::spawn(async move {
+                    let _ = tokio::io::copy_bidirectional(&mut stream, &mut server).await;
+                });
+            }
+        });
+        let limit = Duration::from_secs(30);
+        let failure = |why: &str| Outcome::Failure(why.to_owned());
+        assert_eq!(grpc(address, "", limit).await, Outcome::Success);
+        assert_eq!(grpc(address, "ill", limit).await, failure("service unhealthy (responded with \"NOT_SERVING\")"));
+        assert_eq!(grpc(address, "new", limit).await, failure("service unhealthy (responded with \"UNKNOWN\")"));
+        let why = "this server does not implement the grpc health protocol (grpc.health.v1.Health)";
+        assert_eq!(grpc(address, "other", limit).await, failure(why));
+        // A port that nothing listens on.
+        let closed = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let why = format!("timeout: failed to connect service \"{closed}\" within 30s: context deadline exceeded");
+        assert_eq!(grpc(closed, "", limit).await, failure(&why));
+    }
+
     #[tokio::test]
     async fn https_probes_do_not_verify_certificates() {
         check(true, "HTTPS", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Ok(200)).await;

@@ -4,8 +4,9 @@
 //! `FILE.4`.
 
 use std::collections::HashSet;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use api::json::Text;
@@ -22,36 +23,47 @@ const FILES_MAX: u32 = 5;
 
 /// The lines at the end of a log file, at most [`READ_BYTES_MAX`] of it.
 pub(super) fn read(path: &Path) -> std::io::Result<Vec<Line>> {
-    read_until(path, std::fs::metadata(path)?.len())
+    let (bytes, _) = end_of(&mut File::open(path)?)?;
+    Ok(parse(&String::from_utf8_lossy(&bytes)))
 }
 
-/// The lines before a place in a log file, at most [`READ_BYTES_MAX`] of it.
-pub(super) fn read_until(path: &Path, end: u64) -> std::io::Result<Vec<Line>> {
-    let mut file = File::open(path)?;
+/// The whole lines at the end of a log file, at most [`READ_BYTES_MAX`] of it, and the length of the file.
+pub(super) fn end_of(file: &mut File) -> std::io::Result<(Vec<u8>, u64)> {
+    let end = file.metadata()?.len();
     let start = end.saturating_sub(READ_BYTES_MAX);
     file.seek(SeekFrom::Start(start))?;
     let mut bytes = Vec::new();
     file.take(end.saturating_sub(start)).read_to_end(&mut bytes)?;
-    let text = String::from_utf8_lossy(&bytes);
-    // The first line of a part is cut off.
-    let text = if start == 0 { &*text } else { text.split_once('\n').map_or("", |(_, rest)| rest) };
-    Ok(parse(text))
+    if start > 0 {
+        // The first line of a part is cut off.
+        let first = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |at| at.saturating_add(1));
+        bytes.drain(..first);
+    }
+    Ok((bytes, end))
 }
 
 /// Parses lines in the runtime's format. Parts of long lines are joined; other text is ignored.
 pub(super) fn parse(text: &str) -> Vec<Line> {
+    let mut unfinished = None;
+    let mut lines = parse_after(&mut unfinished, text);
+    lines.extend(unfinished);
+    lines
+}
+
+/// Parses lines that follow those of another call, whose last parts may be those of an unfinished line.
+pub(super) fn parse_after(unfinished: &mut Option<Line>, text: &str) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
-    let mut is_partial = false;
     for raw in text.lines() {
         let mut fields = raw.splitn(4, ' ');
         let (Some(time), Some(_stream), Some(tag)) = (fields.next(), fields.next(), fields.next()) else { continue };
         let Ok(time) = Timestamp::parse(time) else { continue };
         let rest = fields.next().unwrap_or_default();
-        match lines.last_mut().filter(|_| is_partial) {
-            Some(line) => line.text.push_str(rest),
-            None => lines.push(Line { time, text: rest.to_owned() }),
+        let mut line = unfinished.take().unwrap_or_else(|| Line { time, text: String::new() });
+        line.text.push_str(rest);
+        match tag.split(':').next() == Some("P") {
+            true => *unfinished = Some(line),
+            false => lines.push(line),
         }
-        is_partial = tag.split(':').next() == Some("P");
     }
     lines
 }
@@ -103,7 +115,29 @@ pub(super) fn rotate(path: &Path) -> std::io::Result<bool> {
     Ok(true)
 }
 
-fn numbered(path: &Path, number: u32) -> PathBuf {
+/// The file that follows another of a log, if there is one with content: the runtime may still write to the old one while
+/// the new one is empty. Rotations that followed each other fast left several.
+pub(super) fn after(path: &Path, current: &Metadata) -> Option<File> {
+    let older = (1..FILES_MAX).rev().map(|number| numbered(path, number));
+    let all: Vec<(File, u64, u64)> = older
+        .chain([path.to_owned()])
+        .filter_map(|path| {
+            let file = File::open(path).ok()?;
+            let metadata = file.metadata().ok()?;
+            Some((file, metadata.ino(), metadata.len()))
+        })
+        .collect();
+    // A file that was removed was the oldest one. Any other that is not found is being renamed, and is found the next time.
+    let at = match all.iter().position(|(_, inode, _)| *inode == current.ino()) {
+        Some(at) => at.saturating_add(1),
+        None if current.nlink() == 0 => 0,
+        None => return None,
+    };
+    all.into_iter().nth(at).filter(|(_, _, length)| *length > 0).map(|(file, _, _)| file)
+}
+
+/// The name of a rotated file.
+pub(super) fn numbered(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
     PathBuf::from(name)

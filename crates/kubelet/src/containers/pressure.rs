@@ -22,6 +22,7 @@ use matching::resources::QosClass;
 use telemetry::logs::chain;
 use tracing::{debug, info};
 
+use self::local_storage::Layers;
 use self::thresholds::{Observations, ObservedResource, Signal, Threshold, Tracker};
 pub use self::thresholds::{ThresholdFlags, Thresholds};
 use super::SharedState;
@@ -58,6 +59,28 @@ impl PressureState {
     pub(super) fn new(info: &BTreeMap<String, String>) -> Self {
         let config = info.get("config").and_then(|text| api::json::parse(text.as_bytes()).ok()).unwrap_or_default();
         Self { sandbox_image: config.text("sandboxImage").to_owned(), ..Self::default() }
+    }
+
+    /// Records the images that are there, and which of them are in use.
+    fn note_images(&self, images: &[m::Image], used: &HashSet<&str>, now: Timestamp) {
+        let mut known = self.images.lock();
+        known.retain(|id, _| images.iter().any(|it| it.id == *id));
+        for image in images {
+            match known.get_mut(&image.id) {
+                Some(last) if self.is_needed(image, used) => *last = now,
+                Some(_) => {}
+                None => drop(known.insert(image.id.clone(), now)),
+            }
+        }
+    }
+
+    /// The images that have not been in use for a while, the longest unused first.
+    fn unused_images(&self, now: Timestamp) -> Vec<String> {
+        let known = self.images.lock();
+        let unused = known.iter().filter(|(_, last)| last.until(now) >= IMAGE_AGE_MIN);
+        let mut unused: Vec<(Timestamp, String)> = unused.map(|(id, last)| (*last, id.clone())).collect();
+        unused.sort();
+        unused.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Whether an image is needed: by one of the containers, or by all sandboxes. containerd pins the image of sandboxes
@@ -183,7 +206,7 @@ impl SharedState {
         let after = self.observations();
         let acting = self.pressure.tracker.lock().observe(&self.thresholds, &after, now);
         if acting.contains(threshold) {
-            self.evict_for_disk(threshold).await;
+            self.evict_for_disk(threshold, images.as_deref()).await;
         }
     }
 
@@ -246,30 +269,12 @@ impl SharedState {
         let Ok(listed) = self.runtime.list_images(m::ListImagesRequest::default()).await else { return };
         let Ok(containers) = self.runtime.list_containers(m::ListContainersRequest::default()).await else { return };
         let used: HashSet<&str> = containers.containers.iter().map(|it| it.image_ref.as_str()).collect();
-        let mut known = self.pressure.images.lock();
-        known.retain(|id, _| listed.images.iter().any(|it| it.id == *id));
-        for image in &listed.images {
-            match known.get_mut(&image.id) {
-                Some(last) if self.pressure.is_needed(image, &used) => *last = now,
-                Some(_) => {}
-                None => drop(known.insert(image.id.clone(), now)),
-            }
-        }
+        self.pressure.note_images(&listed.images, &used, now);
     }
 
     /// Removes images that are not in use, the longest unused first, until there is room.
     async fn remove_images(&self, path: &Path, now: Timestamp) {
-        let unused = |last: &Timestamp| last.until(now) >= IMAGE_AGE_MIN;
-        let mut candidates: Vec<(Timestamp, String)> = self
-            .pressure
-            .images
-            .lock()
-            .iter()
-            .filter(|(_, last)| unused(last))
-            .map(|(id, last)| (*last, id.clone()))
-            .collect();
-        candidates.sort();
-        for (_, id) in candidates {
+        for id in self.pressure.unused_images(now) {
             if used_percent(path).is_none_or(|used| used <= IMAGES_PERCENT.1) {
                 return;
             }
@@ -326,16 +331,19 @@ impl SharedState {
         }
     }
 
-    async fn evict_for_disk(&self, threshold: &Threshold) {
+    /// Evicts the pod that takes most of the disk. `images` is the runtime's own directory.
+    async fn evict_for_disk(&self, threshold: &Threshold, images: Option<&Path>) {
+        let device = |path: &Path| std::fs::metadata(path).ok().map(|it| it.dev());
+        // Files of containers count if they are on the disk that is full.
+        let has_layers = images.is_none_or(|path| device(path) == device(&self.root));
+        let layers = if has_layers { self.written_layers().await } else { Layers::new() };
         let active = self.active(|_| true).await;
         let mut candidates = Vec::new();
         for (pod, manifest) in &active {
-            let directory = self.directory(&pod.metadata.uid).join("volumes/kubernetes.io~empty-dir");
-            let own = tokio::task::spawn_blocking(move || usage(&directory, i64::MAX)).await.unwrap_or(0);
             candidates.push(Candidate {
                 uid: pod.metadata.uid.clone(),
                 priority: manifest.i64_at(&["spec", "priority"]).unwrap_or(0),
-                usage: own,
+                usage: self.local_usage(pod, manifest, &layers).await,
                 request: requested(manifest, "ephemeral-storage"),
             });
         }
@@ -404,6 +412,28 @@ mod tests {
         assert!(state.is_needed(&image("used", "app:1"), &used));
         assert!(!state.is_needed(&image("other", "app:2"), &used));
         assert!(!PressureState::new(&BTreeMap::new()).is_needed(&image("pause", "registry.k8s.io/pause:3.10"), &used));
+    }
+
+    #[test]
+    fn images_are_removed_in_the_order_of_their_last_use() {
+        let state = PressureState::default();
+        let at = |seconds| Timestamp { seconds, nanos: 0 };
+        let images = |ids: &[&str]| -> Vec<m::Image> {
+            ids.iter().map(|id| m::Image { id: (*id).to_owned(), ..m::Image::default() }).collect()
+        };
+        let all = images(&["a", "b", "c", "d"]);
+        state.note_images(&all, &HashSet::from(["a", "b"]), at(0));
+        // Images count as used when they are first seen.
+        assert!(state.unused_images(at(119)).is_empty());
+        state.note_images(&all, &HashSet::from(["a"]), at(60));
+        state.note_images(&all, &HashSet::from(["b", "d"]), at(100));
+        state.note_images(&all, &HashSet::from(["d"]), at(130));
+        assert_eq!(state.unused_images(at(130)), ["c"]);
+        assert_eq!(state.unused_images(at(1000)), ["c", "a", "b", "d"]);
+        // An image that was removed by others and pulled again begins anew.
+        state.note_images(&images(&["a", "b", "d"]), &HashSet::new(), at(1000));
+        state.note_images(&all, &HashSet::new(), at(1010));
+        assert_eq!(state.unused_images(at(1020)), ["a", "b", "d"]);
     }
 
     #[test]

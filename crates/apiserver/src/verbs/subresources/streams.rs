@@ -15,6 +15,9 @@ use crate::wire::status::{Failure, Result};
 
 const VALUE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
+/// The feature that node agents declare if they serve websockets.
+const WEBSOCKETS_FEATURE: &str = "ExtendWebSocketsToKubelet";
+
 /// Connects a client with a pod. Admission may have changed the options, such as `PodExecOptions`.
 pub(super) async fn stream(call: &Call<'_>, options: &Value) -> Result<Answer> {
     call.wait_for_now().await?;
@@ -50,7 +53,7 @@ pub(super) async fn stream(call: &Call<'_>, options: &Value) -> Result<Answer> {
     let Some(client) = call.upgrade.clone().filter(|_| !upgrade.is_empty()) else {
         return Err(Failure::bad_request("Upgrade request required"));
     };
-    if upgrade.eq_ignore_ascii_case("websocket") {
+    if upgrade.eq_ignore_ascii_case("websocket") && !takes_websockets(node.as_ref()) {
         // Runtimes do not support the websocket protocol that can end a stream; kubectl falls back to SPDY.
         return Err(Failure::bad_request("unable to upgrade: websockets are not passed to node agents, use SPDY/3.1"));
     }
@@ -74,6 +77,12 @@ pub(super) async fn stream(call: &Call<'_>, options: &Value) -> Result<Answer> {
         answer = answer.with_header(CONNECTION, "Upgrade");
     }
     Ok(answer)
+}
+
+/// Whether the agent of a node serves websockets itself. Which of their protocols it supports, it negotiates with the client.
+fn takes_websockets(node: Option<&Value>) -> bool {
+    let declared = node.and_then(|node| node.at(&["status", "declaredFeatures"])?.as_array()).unwrap_or_default();
+    declared.iter().any(|it| it.as_str() == Some(WEBSOCKETS_FEATURE))
 }
 
 /// The path of the node agent that stands for a request.

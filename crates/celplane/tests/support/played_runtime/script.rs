@@ -41,6 +41,8 @@ pub(super) struct Script {
     pub(super) trap: Option<Vec<Command>>,
     /// Bytes of memory that the process holds.
     pub(super) memory: u64,
+    /// Bytes that the process wrote to the file system of its container.
+    pub(super) written: u64,
 }
 
 impl Script {
@@ -75,6 +77,8 @@ impl Script {
                 }
             } else if let Some(rest) = statement.strip_prefix("x=$(head -c ") {
                 script.memory = rest.split(' ').next().unwrap().parse().unwrap();
+            } else if let Some(rest) = statement.strip_prefix("truncate -s ") {
+                script.written = rest.split(' ').next().unwrap().parse().unwrap();
             } else if let Some(rest) = statement.strip_prefix("trap ") {
                 let handler = unquoted(rest.trim_end_matches("TERM").trim());
                 script.trap = (!handler.is_empty()).then(|| Self::of_shell(&handler).commands);

@@ -127,8 +127,8 @@ impl Server {
         let options = logs::Options::new(given).map_err(bad)?;
         let pod = self.pod(namespace, name)?;
         let containers = &self.agent()?.containers;
-        let mut reader = containers.open_log(&pod, container, options).await.map_err(bad)?;
         let follows = query.flag("follow");
+        let mut reader = containers.open_log(&pod, container, options, follows).await.map_err(bad)?;
         let (sender, receiver) = mpsc::channel::<Bytes>(PIECES_WAITING);
         tokio::spawn(async move {
             loop {
@@ -139,6 +139,10 @@ impl Server {
                     }
                 }
                 if has_ended || reader.is_exhausted() {
+                    if let Some(piece) = reader.last_piece() {
+                        // A client that has gone needs no last piece.
+                        let _ = sender.send(piece.into()).await;
+                    }
                     return;
                 }
                 tokio::select! {

@@ -180,7 +180,7 @@ impl Kubelets for Reach {
             let Streams { node_name, path, headers, client, .. } = wanted;
             let relayed = async {
                 let stream = tls.connect(&node_name, address).await?;
-                upgrade::relay(stream, &address.to_string(), http::Method::POST, &path, &headers, client).await
+                upgrade::relay(stream, &address.to_string(), upgrade::method(&headers), &path, &headers, client).await
             };
             relayed.await.map_err(|error| {
                 StreamFailure::Unreachable(format!("the kubelet of node {node_name} at {address}: {error:#}"))

@@ -19,7 +19,7 @@ const RESOURCE: &str = "ephemeral-storage";
 const EMPTY_DIRECTORIES: &str = "volumes/kubernetes.io~empty-dir";
 
 /// Bytes that containers wrote to their own file systems, by the pod's uid and the container's name.
-type Layers = HashMap<(String, String), i64>;
+pub(super) type Layers = HashMap<(String, String), i64>;
 
 /// Regular containers and init containers: those that have limits.
 fn containers(manifest: &Value) -> impl Iterator<Item = &Value> {
@@ -64,6 +64,19 @@ impl SharedState {
         }
     }
 
+    /// The bytes on disk that a pod takes: its volumes, its log files, and what its containers wrote.
+    pub(super) async fn local_usage(&self, pod: &Pod, manifest: &Value, layers: &Layers) -> i64 {
+        let metadata = &pod.metadata;
+        let volumes = self.directory(&metadata.uid).join(EMPTY_DIRECTORIES);
+        let mut directories: Vec<_> = empty_directories(manifest).map(|(name, _)| volumes.join(name)).collect();
+        directories.push(self.log_directory(&metadata.namespace, &metadata.name, &metadata.uid));
+        let counted = tokio::task::spawn_blocking(move || {
+            directories.iter().fold(0_i64, |sum, it| sum.saturating_add(usage(it, i64::MAX)))
+        });
+        let written = layers.iter().filter(|((uid, _), _)| *uid == *metadata.uid).map(|(_, bytes)| *bytes);
+        written.fold(counted.await.unwrap_or(0), i64::saturating_add)
+    }
+
     /// The message about the first limit that a pod exceeds.
     async fn excess(&self, pod: &Pod, manifest: &Value, layers: &Layers) -> Option<String> {
         let metadata = &pod.metadata;
@@ -102,7 +115,8 @@ impl SharedState {
         of_pod.or(above)
     }
 
-    async fn written_layers(&self) -> Layers {
+    /// Bytes that all containers wrote to their own file systems.
+    pub(super) async fn written_layers(&self) -> Layers {
         let stats = self.runtime.list_container_stats(m::ListContainerStatsRequest::default()).await;
         let mut layers = Layers::new();
         for row in stats.map(|it| it.stats).unwrap_or_default() {
