@@ -26,7 +26,6 @@ const IGNORED: &[&str] = &[
     "default-watch-cache-size",
     "delete-collection-workers",
     "enable-aggregator-routing",
-    "enable-bootstrap-token-auth",
     "enable-garbage-collector",
     "enable-priority-and-fairness",
     "endpoint-reconciler-type",
@@ -37,7 +36,6 @@ const IGNORED: &[&str] = &[
     "etcd-readycheck-timeout",
     "external-hostname",
     "goaway-chance",
-    "http2-max-streams-per-connection",
     "kubelet-certificate-authority",
     "kubelet-client-certificate",
     "kubelet-client-key",
@@ -51,11 +49,7 @@ const IGNORED: &[&str] = &[
     "max-connection-bytes-per-sec",
     "min-request-timeout",
     "profiling",
-    "proxy-client-cert-file",
-    "proxy-client-key-file",
     "request-timeout",
-    "requestheader-allowed-names",
-    "requestheader-client-ca-file",
     "requestheader-extra-headers-prefix",
     "requestheader-group-headers",
     "requestheader-username-headers",
@@ -70,6 +64,18 @@ const IGNORED: &[&str] = &[
     "vmodule",
     "watch-cache",
     "watch-cache-sizes",
+];
+
+/// Values of these flags that change the behavior of kube-apiserver in a way that celplane does not follow, by the only value
+/// that it does.
+const REQUIRED_VALUES: &[(&str, &str)] = &[
+    ("allow-privileged", "true"),
+    ("enable-garbage-collector", "true"),
+    ("requestheader-extra-headers-prefix", "X-Remote-Extra-"),
+    ("requestheader-group-headers", "X-Remote-Group"),
+    ("requestheader-username-headers", "X-Remote-User"),
+    ("service-account-lookup", "true"),
+    ("storage-backend", "etcd3"),
 ];
 
 /// The program's role, decided by the name under which it was started.
@@ -152,7 +158,10 @@ fn translate(given: &[String], controllers: &str, command: &clap::Command) -> Re
                 has_certificate |= name == "tls-cert-file";
                 arguments.push(value.map_or_else(|| format!("--{name}"), |value| format!("--{name}={value}")));
             }
-            _ if IGNORED.contains(&name.as_str()) => translated.ignored.push(name),
+            _ if IGNORED.contains(&name.as_str()) => {
+                check_ignored(&name, value.as_deref())?;
+                translated.ignored.push(name);
+            }
             _ => bail!("unknown flag: --{name}"),
         }
     }
@@ -173,6 +182,16 @@ fn translate(given: &[String], controllers: &str, command: &clap::Command) -> Re
     }
     translated.arguments = arguments;
     Ok(translated)
+}
+
+/// Rejects the value of a flag that would need an effect. A flag without a value is a switch that is turned on.
+fn check_ignored(name: &str, value: Option<&str>) -> Result<()> {
+    let required = REQUIRED_VALUES.iter().find(|(flag, _)| *flag == name).map(|(_, required)| *required);
+    let value = value.unwrap_or("true");
+    match required.filter(|required| !value.eq_ignore_ascii_case(required)) {
+        Some(required) => bail!("--{name}={value} is not supported: {required} is"),
+        None => Ok(()),
+    }
 }
 
 /// Node and RBAC authorization are what there is; a mode that allows more or less would change what a test sees.
@@ -272,6 +291,34 @@ mod tests {
             assert!(translated(&["--cert-dir=/nonexistent", flag], "").is_err(), "{flag}");
         }
         assert!(translated(&["--secure-port=1"], "").is_err(), "no --cert-dir");
+    }
+
+    #[test]
+    fn values_that_matter_are_errors() {
+        for flag in [
+            "--allow-privileged=false",
+            "--enable-garbage-collector=false",
+            "--requestheader-username-headers=X-User",
+            "--service-account-lookup=false",
+            "--storage-backend=etcd2",
+        ] {
+            let error = translated(&["--cert-dir=/nonexistent", flag], "").unwrap_err().to_string();
+            assert!(error.starts_with(flag) && error.contains(" is not supported: "), "{flag}: {error}");
+        }
+        for flag in ["--allow-privileged", "--storage-backend=etcd3", "--requestheader-group-headers=x-remote-group"] {
+            assert_eq!(translated(&["--cert-dir=/nonexistent", flag], "").unwrap().ignored.len(), 1, "{flag}");
+        }
+    }
+
+    #[test]
+    fn ignored_flags_are_not_flags_of_the_server() {
+        let command = crate::Arguments::command();
+        for subcommand in ["apiserver", "up"] {
+            let known = flags::of_subcommand(&command, subcommand).unwrap();
+            let stale: Vec<&&str> = IGNORED.iter().filter(|name| known.contains_key(**name)).collect();
+            assert!(stale.is_empty(), "{subcommand} has {stale:?}");
+        }
+        assert!(REQUIRED_VALUES.iter().all(|(name, _)| IGNORED.contains(name)));
     }
 
     #[test]

@@ -127,6 +127,49 @@ async fn api_servers_share_the_objects_of_one_etcd() {
     }
 }
 
+/// Starts `kube-apiserver` with controllers; returns it with a client.
+async fn with_controllers(directory: &Path, controllers: &str) -> (Process, Client) {
+    let assets = assets(directory);
+    let flags = server_flags(directory, 0).into_iter().filter(|flag| !flag.starts_with("--etcd-servers"));
+    let mut command = Command::new(assets.join("kube-apiserver"));
+    command.args(flags).env("CELPLANE_ENVTEST_CONTROLLERS", controllers);
+    let server = Process(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    (server, connect(directory).await)
+}
+
+/// Waits until an object exists.
+async fn wait_for_object(client: &Client, resource: client::Resource, namespace: &str, name: &str) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while let Err(error) = client.documents(resource.clone()).get(namespace, name).await {
+        assert!(error.is_not_found() && Instant::now() < deadline, "{name}: {error}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+const SERVICE_ACCOUNTS: client::Resource = client::Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
+const CONFIG_MAPS: client::Resource = client::Resource::new("", "v1", "configmaps", "ConfigMap");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_controllers_run_on_demand() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, client) = with_controllers(directory.path(), "all").await;
+    create(&client, "tested").await;
+    wait_for_object(&client, SERVICE_ACCOUNTS, "tested", "default").await;
+    wait_for_object(&client, CONFIG_MAPS, "tested", "kube-root-ca.crt").await;
+    assert_eq!(server.terminate().code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listed_controllers_run_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (server, client) = with_controllers(directory.path(), "root-ca-certificate-publisher-controller").await;
+    create(&client, "tested").await;
+    wait_for_object(&client, CONFIG_MAPS, "tested", "kube-root-ca.crt").await;
+    // The controller of the default service account would have created it in `default` before `tested` existed.
+    assert!(client.documents(SERVICE_ACCOUNTS).get("default", "default").await.unwrap_err().is_not_found());
+    assert_eq!(server.terminate().code(), Some(0));
+}
+
 #[test]
 fn help_lists_flags_as_envtest_expects() {
     let directory = tempfile::tempdir().unwrap();
@@ -136,6 +179,8 @@ fn help_lists_flags_as_envtest_expects() {
     assert!(help.status.success());
     let has = |flag: &str| text.lines().any(|line| line.trim() == flag);
     assert!(has("--etcd-servers") && has("--secure-port") && !text.contains("--insecure-port"), "{text}");
+    let (_, ignored) = text.split_once("Flags without effect: ").unwrap();
+    assert!(has("--requestheader-client-ca-file") && !ignored.contains("--requestheader-client-ca-file"), "{text}");
     let refused = Command::new(assets.join("kube-apiserver")).args(["--cert-dir=/x", "--oidc-issuer-url=y"]).output();
     let refused = refused.unwrap();
     assert!(!refused.status.success());

@@ -88,12 +88,55 @@ fn second_scheduler_places_pods_by_annotations() {
     cluster.kubectl(&["taint", "node", tainted, "maintenance.example.com/fan=:NoExecute"], "");
     until(&cluster, &tolerations, |text| text.contains("maintenance.example.com/fan"));
 
-    // A scheduler that was killed is followed by another one, which waits for the lease.
+    // A scheduler that was killed is followed by another one. `stories` waits until the lease expires; here it is deleted.
     drop(scheduler);
     cluster.kubectl(&["delete", "lease", "-n", "kube-system", "celplane-scheduler"], "");
     let _scheduler = start(&cluster, &SCHEDULER);
     cluster.apply(&pod("later", "celplane", PLACED));
     until(&cluster, &["get", "pod", "later", "-o", "jsonpath={.spec.nodeName}"], |text| text == tainted);
+    check_refused_tolerations(&cluster, tainted);
+}
+
+/// Denies tolerations of one taint, as PodTolerationRestriction would.
+const DENIAL: &str = "apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: no-denied-tolerations}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [UPDATE], resources: [pods]}]
+  validations:
+  - expression: object.spec.?tolerations.orValue([]).all(t, t.?key.orValue('') != 'maintenance.example.com/denied')
+    message: this toleration is not permitted
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: no-denied-tolerations}
+spec: {policyName: no-denied-tolerations, validationActions: [Deny]}
+";
+
+/// A resolved toleration that admission refuses gives an event, before and after the binding.
+fn check_refused_tolerations(cluster: &Cluster, node: &str) {
+    cluster.apply(DENIAL);
+    // A policy takes effect some time after it was created.
+    let toleration = "key: maintenance.example.com/denied, operator: Exists, effect: NoExecute, tolerationSeconds: 600";
+    let current = cluster.kubectl(&["get", "pod", "placed", "-o", "jsonpath={.spec.tolerations}"], "");
+    let patch = format!("{{spec: {{tolerations: {}, {{{toleration}}}]}}}}", current.trim_end_matches(']'));
+    let attempt = ["patch", "pod", "placed", "--dry-run=server", "--type=merge", "-p", &patch];
+    let started = std::time::Instant::now();
+    while cluster.run(&attempt, "").status.success() {
+        assert!(started.elapsed() < std::time::Duration::from_secs(60), "the policy has no effect");
+    }
+    cluster.kubectl(&["taint", "node", node, "maintenance.example.com/denied=:NoExecute"], "");
+    let messages = |pod: &str, reason: &str| {
+        let selector = format!("involvedObject.name={pod},reason={reason}");
+        let arguments = ["get", "events", "--field-selector", &selector, "-o", "jsonpath={.items[*].message}"];
+        until(cluster, &arguments, |text| text.contains("this toleration is not permitted"))
+    };
+    let text = messages("placed", "TolerationNotAdded");
+    assert!(text.starts_with(&format!("Could not add tolerations for the taints of node {node}: ")), "{text}");
+    cluster.apply(&pod("denied", "celplane", PLACED));
+    messages("denied", "FailedScheduling");
+    assert_eq!(cluster.kubectl(&["get", "pod", "denied", "-o", "jsonpath={.spec.nodeName}"], ""), "");
 }
 
 /// The exit code and the output of an offline tool about a file.
@@ -220,7 +263,18 @@ fn webhook_applies_the_rules_of_fields_to_annotations() {
     let expected = "metadata.annotations[placement.celplane.dev/node-affinity]: Forbidden: pod updates may not change";
     assert!(refused.contains(expected), "{refused}");
 
+    // Annotations that no scheduler would read cannot be added later, either.
+    cluster.apply(&pod("foreign", "other", "    a: b\n"));
+    let addition = "placement.celplane.dev/tolerations=[{expression: 'true'}]";
+    let refused = cluster.refused(&["annotate", "pod", "foreign", addition], "");
+    let expected = "spec.schedulerName: Invalid value: \"other\": the pod has placement annotations, which only these \
+                    schedulers read: \"celplane\"";
+    assert!(refused.contains(expected), "{refused}");
+    cluster.kubectl(&["annotate", "pod", "foreign", "a.example.com/b=c"], "");
+
     check_volumes(&cluster);
+    check_claims(&cluster);
+    check_templates(&cluster);
     check_policy(&cluster);
     check_columns(&cluster);
 
@@ -283,6 +337,115 @@ fn check_volumes(cluster: &Cluster) {
     let expected = "spec.schedulerName: Invalid value: \"other\": persistent volume \"disk\" has placement annotations, \
                     which only these schedulers read: \"celplane\"";
     assert!(refused.contains(expected), "{refused}");
+}
+
+const REQUESTS: &str = "{devices: {requests: [{name: r, exactly: {deviceClassName: c}}]}}";
+const CONSTRAINTS: &str =
+    "annotations: {placement.celplane.dev/device-constraints: \"[{cel: {expression: 'devices.size() == 1'}}]\"}";
+
+/// A claim and a template of claims, in a namespace.
+fn claims(name: &str, namespace: &str, annotations: &str) -> String {
+    format!(
+        "---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaim\n\
+         metadata: {{name: {name}, namespace: {namespace}, {annotations}}}\nspec: {REQUESTS}\n\
+         ---\napiVersion: resource.k8s.io/v1\nkind: ResourceClaimTemplate\n\
+         metadata: {{name: {name}, namespace: {namespace}}}\nspec: {{metadata: {{{annotations}}}, spec: {REQUESTS}}}\n"
+    )
+}
+
+/// Pods without annotations go to the scheduler that reads those of their claims and of the templates of claims.
+fn check_claims(cluster: &Cluster) {
+    cluster.apply(&(claims("annotated", "default", CONSTRAINTS) + &claims("plain", "default", "")));
+    let pod = |name: &str, scheduler: &str, source: &str| {
+        let claims = format!("  resourceClaims: [{{name: c, {source}}}]\n");
+        pod(name, scheduler, "    a: b\n") + &claims
+    };
+    for (source, expected) in [
+        ("resourceClaimName: annotated", "celplane"),
+        ("resourceClaimTemplateName: annotated", "celplane"),
+        ("resourceClaimName: plain", "default-scheduler"),
+        ("resourceClaimTemplateName: plain", "default-scheduler"),
+        ("resourceClaimName: missing", "default-scheduler"),
+    ] {
+        let (field, name) = source.split_once(": ").unwrap();
+        let pod_name = format!("{}-{name}", field.to_lowercase());
+        cluster.apply(&pod(&pod_name, "default-scheduler", source));
+        let scheduler = cluster.kubectl(&["get", "pod", &pod_name, "-o", "jsonpath={.spec.schedulerName}"], "");
+        assert_eq!(scheduler, expected, "{source}");
+    }
+    for source in ["resourceClaimName: annotated", "resourceClaimTemplateName: annotated"] {
+        let refused = cluster.refused(&["apply", "-f", "-"], &pod("elsewhere", "other", source));
+        let expected = "spec.schedulerName: Invalid value: \"other\": resource claim \"annotated\" has placement annotations, \
+                        which only these schedulers read: \"celplane\"";
+        assert!(refused.contains(expected), "{refused}");
+    }
+    let path = "metadata.annotations[placement.celplane.dev/device-constraints]";
+    let change =
+        ["annotate", "--overwrite", "resourceclaim", "annotated", "placement.celplane.dev/device-constraints=[]"];
+    let refused = cluster.refused(&change, "");
+    assert!(refused.contains(path) && refused.contains("immutable"), "{refused}");
+
+    // Claims of the system's namespaces do not depend on the webhook.
+    let invalid = CONSTRAINTS.replace("devices.size()", "nope");
+    let refused = cluster.refused(&["apply", "-f", "-"], &claims("invalid", "default", &invalid));
+    assert_eq!(refused.matches(path).count(), 2, "{refused}");
+    for namespace in ["kube-system", "celplane-system"] {
+        cluster.apply(&claims("invalid", namespace, &invalid));
+    }
+    // Objects without a namespace are sent nevertheless.
+    let volume = VOLUMES.split("---").next().unwrap().replace("node.labels", "nope").replace("disk", "invalid");
+    let refused = cluster.refused(&["apply", "-f", "-"], &volume);
+    assert!(refused.contains("metadata.annotations[placement.celplane.dev/node-affinity]"), "{refused}");
+}
+
+/// Templates of pods are validated wherever they stand.
+fn check_templates(cluster: &Cluster) {
+    let template = |annotations: &str| {
+        format!(
+            "metadata: {{labels: {{a: b}}, annotations: {{{annotations}}}}}, \
+             spec: {{containers: [{{name: c, image: example.com/i}}]}}"
+        )
+    };
+    let own = |annotations: &str| format!("name: t, annotations: {{{annotations}}}");
+    let pod_template = |metadata: &str, annotations: &str| {
+        format!(
+            "apiVersion: v1\nkind: PodTemplate\nmetadata: {{{metadata}}}\ntemplate: {{{}}}\n",
+            template(annotations)
+        )
+    };
+    let deployment = |metadata: &str, annotations: &str| {
+        format!(
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{{metadata}}}\n\
+             spec: {{selector: {{matchLabels: {{a: b}}}}, template: {{{}}}}}\n",
+            template(annotations)
+        )
+    };
+    let invalid = "placement.celplane.dev/tolerations: \"[{expression: taint.nope}]\"";
+    for (manifest, path) in [
+        (
+            pod_template("name: t", invalid),
+            "template.metadata.annotations[placement.celplane.dev/tolerations][0].expression",
+        ),
+        (
+            pod_template(&own(invalid), ""),
+            "metadata.annotations[placement.celplane.dev/tolerations]: Forbidden: has no effect",
+        ),
+        (
+            deployment("name: t", invalid),
+            "spec.template.metadata.annotations[placement.celplane.dev/tolerations][0].expression",
+        ),
+        (
+            deployment(&own(invalid), ""),
+            "metadata.annotations[placement.celplane.dev/tolerations]: Forbidden: has no effect",
+        ),
+    ] {
+        let refused = cluster.refused(&["apply", "-f", "-"], &manifest);
+        assert!(refused.contains(path), "{refused}");
+    }
+    let valid = invalid.replace("taint.nope", "'true'").replace("\"", "").replace("[{", "\"[{").replace("}]", "}]\"");
+    for manifest in [pod_template("name: t", &valid), deployment("name: t", &valid), pod_template("name: u", "")] {
+        cluster.apply(&manifest);
+    }
 }
 
 /// The accounts that may patch pods can add tolerations for `NoExecute` taints, and nothing else.

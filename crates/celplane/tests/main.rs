@@ -15,6 +15,7 @@ mod bad_input;
 mod build_commit;
 mod cel;
 mod certificate_rotation;
+mod child_clusters;
 mod client;
 mod closed_output;
 mod cluster_dns;

@@ -3,6 +3,7 @@
 use api::annotations::{COLUMNS, DEVICE_CONSTRAINTS, NODE_AFFINITY, POSITIONS, TOLERATIONS};
 use api::features::Features;
 use api::json::{Object, Value};
+use registry::annotations::review::{Carrier, Request};
 use registry::annotations::{has_any, merge};
 use registry::expressions::Environments;
 use registry::strategy::Context;
@@ -289,4 +290,86 @@ fn objects_without_annotations_are_left_alone() {
         &api::json!({"spec": {"template": {"metadata": {"annotations": {TOLERATIONS: ""}}}}})
     ));
     assert!(!has_any("ConfigMap", &api::json!({"metadata": {"annotations": {TOLERATIONS: ""}}})));
+}
+
+/// Reviews the change of a pod to `new`, by a webhook that knows the scheduler `celplane`; both are in YAML.
+#[track_caller]
+fn check_review(old: Option<&str>, new: &str, carrier: Option<Carrier<'_>>, expected: &str) {
+    let read = |text: &str| api::yaml::parse_documents(text).0.remove(0).value;
+    let (old, new) = (old.map(read), read(new));
+    let environments = Environments::new().unwrap();
+    let schedulers = ["celplane".to_owned()];
+    let request = Request { kind: "Pod", object: &new, old: old.as_ref(), schedulers: &schedulers, carrier };
+    let errors = request.validate(&context(&environments, Features::all_proposals()));
+    let found: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(found.join("; "), expected);
+}
+
+#[test]
+fn annotations_need_a_scheduler_that_reads_them() {
+    let pod = |annotations: &str, spec: &str| format!("metadata: {{annotations: {{{annotations}}}}}\nspec: {{{spec}}}");
+    let tolerations = format!("{TOLERATIONS}: '[{{expression: \"true\"}}]'");
+    let affinity = format!(
+        "{NODE_AFFINITY}: '{{requiredDuringSchedulingIgnoredDuringExecution: {{nodeSelectorTerms: \
+         [{{matchCELExpressions: [\"true\"]}}]}}}}'"
+    );
+    let refused = |name: &str, reason: &str| {
+        format!(
+            "spec.schedulerName: Invalid value: \"{name}\": {reason} has placement annotations, which only these schedulers \
+             read: \"celplane\""
+        )
+    };
+    let (own, other) = ("schedulerName: celplane", "schedulerName: other");
+    check_review(None, &pod(&tolerations, own), None, "");
+    check_review(None, &pod("a: b", other), None, "");
+    check_review(None, &pod(&tolerations, other), None, &refused("other", "the pod"));
+    check_review(None, &pod("", other), Some(Carrier::Claim("c")), &refused("other", "resource claim \"c\""));
+
+    // Additions to a pod that waits for a scheduler. A gated pod may narrow its node affinity.
+    check_review(Some(&pod("a: b", own)), &pod(&tolerations, own), None, "");
+    check_review(Some(&pod("a: b", other)), &pod(&tolerations, other), None, &refused("other", "the pod"));
+    let gated = |name: &str| format!("schedulerName: {name}, schedulingGates: [{{name: g}}]");
+    check_review(Some(&pod("", &gated("celplane"))), &pod(&affinity, &gated("celplane")), None, "");
+    check_review(Some(&pod("", &gated("other"))), &pod(&affinity, &gated("other")), None, &refused("other", "the pod"));
+    let invalid = format!("{TOLERATIONS}: '[{{expression: nope}}]'");
+    check_review(Some(&pod(&invalid, other)), &pod(&tolerations, other), None, &refused("other", "the pod"));
+
+    // Annotations that were there before, and pods that are placed already.
+    check_review(Some(&pod(&tolerations, other)), &pod(&format!("{tolerations}, a: b"), other), None, "");
+    check_review(Some(&pod(&tolerations, other)), &pod("a: b", other), None, "");
+    let bound = "schedulerName: other, nodeName: n1";
+    check_review(Some(&pod("a: b", bound)), &pod(&tolerations, bound), None, "");
+}
+
+#[test]
+fn assigned_scheduler_is_for_new_pods_only() {
+    let pod = api::json!({
+        "metadata": {"annotations": {TOLERATIONS: "[]"}}, "spec": {"schedulerName": "default-scheduler"},
+    });
+    let plain = api::json!({"metadata": {}, "spec": {"schedulerName": "default-scheduler"}});
+    let schedulers = ["celplane".to_owned()];
+    let request = |object, old| Request { kind: "Pod", object, old, schedulers: &schedulers, carrier: None };
+    assert_eq!(request(&pod, None).assigned_scheduler(), Some("celplane"));
+    assert_eq!(request(&plain, None).assigned_scheduler(), None);
+    assert_eq!(request(&pod, Some(&plain)).assigned_scheduler(), None);
+}
+
+#[test]
+fn preferred_terms_are_concatenated() {
+    let term = |weight: u8, key: &str| {
+        format!("{{weight: {weight}, preference: {{matchExpressions: [{{key: {key}, operator: Exists}}]}}}}")
+    };
+    let list = |terms: &str| format!("preferredDuringSchedulingIgnoredDuringExecution: [{terms}]");
+    let pod = format!(
+        "metadata: {{annotations: {{{NODE_AFFINITY}: '{{{}}}'}}}}\nspec: {{affinity: {{nodeAffinity: {{{}}}}}}}",
+        list(&term(2, "b")),
+        list(&term(1, "a"))
+    );
+    let environments = Environments::new().unwrap();
+    let mut object = api::yaml::parse_documents(&pod).0.remove(0).value;
+    assert!(merge("Pod", &mut object, &context(&environments, Features::all_proposals())).unwrap());
+    let affinity = object.at(&["spec", "affinity", "nodeAffinity"]).unwrap();
+    let terms = affinity.list("preferredDuringSchedulingIgnoredDuringExecution");
+    let weights: Vec<i64> = terms.iter().filter_map(|it| it.optional_int("weight")).collect();
+    assert_eq!(weights, [1, 2]);
 }

@@ -8,7 +8,7 @@ use api::field::{Errors, Path};
 use api::json::Value;
 use api::well_known::DEFAULT_SCHEDULER;
 
-use super::{has_any, merge};
+use super::{has_any, merge, text};
 use crate::core::pod::update;
 use crate::document::same;
 use crate::meta::IMMUTABLE;
@@ -48,14 +48,27 @@ impl std::fmt::Display for Carrier<'_> {
 }
 
 impl Request<'_> {
-    /// Whether the request creates a pod that only some schedulers place as it asks.
+    /// Whether the request creates a pod that only some schedulers place as it asks, or gives such annotations to a pod that
+    /// still waits for a scheduler.
     fn needs_scheduler(&self) -> bool {
-        self.kind == "Pod" && self.old.is_none() && (self.carrier.is_some() || has_any("Pod", self.object))
+        if self.kind != "Pod" {
+            return false;
+        }
+        match self.old {
+            None => self.carrier.is_some() || has_any("Pod", self.object),
+            // Annotations stored before the webhook was installed must not prevent other changes. The tolerations of a bound
+            // pod are read by the resolver, whichever scheduler has placed it.
+            Some(old) => old.field("spec").text("nodeName").is_empty() && text::has_other(self.object, old),
+        }
     }
 
-    /// Returns the scheduler name to set: the first that reads annotations, if a pod needs one and names the default one.
+    /// Returns the scheduler name to set: the first that reads annotations, if a new pod needs one and names the default one.
     #[must_use]
     pub fn assigned_scheduler(&self) -> Option<&str> {
+        // The scheduler of an existing pod cannot be changed.
+        if self.old.is_some() {
+            return None;
+        }
         let name = self.object.field("spec").text("schedulerName");
         let first = self.schedulers.first()?;
         let is_default = name.is_empty() || name == DEFAULT_SCHEDULER;

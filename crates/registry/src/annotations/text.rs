@@ -15,6 +15,14 @@ pub(super) fn has_any(annotations: &Object) -> bool {
     annotations.keys().any(|name| name.starts_with(PLACEMENT) || name.starts_with(COLUMNS))
 }
 
+/// Whether an object has an annotation about placement that the old object lacks or has with another value.
+pub(super) fn has_other(object: &Value, old: &Value) -> bool {
+    let before = old.field("metadata").map("annotations");
+    let mut placing =
+        object.field("metadata").map("annotations").iter().filter(|(name, _)| name.starts_with(PLACEMENT));
+    placing.any(|(name, text)| before.get(name) != Some(text))
+}
+
 /// The value of a text within the bounds.
 pub(super) fn read(text: &str) -> Option<Value> {
     (text.len() <= BYTES_MAX).then(|| yaml::parse_without_aliases(text).ok()).flatten().map(|document| document.value)
