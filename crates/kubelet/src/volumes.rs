@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use api::core::v1::{Node, PersistentVolume, PersistentVolumeClaim, Pod, Volume};
-use client::costly::thread_time;
+use client::costly::{CostlyWork, RetryAfter, thread_time};
 use client::{Client, Error};
 use matching::volumes::{VolumeMatcher, is_bound_to};
 use matching::{CompileCache, Features, Meter};
@@ -29,7 +29,7 @@ pub fn has_claims(pod: &Pod) -> bool {
     pod.spec.volumes.iter().any(|volume| claim_name(pod, volume).is_some())
 }
 
-/// Checks each volume of the pod. Reads claims and volumes through `client`.
+/// Checks each volume of the pod. Reads claims and volumes through `client`; expressions are evaluated by `costly`.
 ///
 /// # Errors
 /// Those of the server, except missing objects.
@@ -39,6 +39,7 @@ pub async fn check(
     node: &Node,
     cache: &CompileCache,
     features: &Features,
+    costly: &CostlyWork,
 ) -> Result<Result<(), NotMounted>, Error> {
     let namespace = &pod.metadata.namespace;
     for volume in &pod.spec.volumes {
@@ -69,11 +70,39 @@ pub async fn check(
             }
             Err(error) => return Err(error),
         };
-        if let Err(why) = reach(&found, &claim, node, cache, features) {
+        if let Err(why) = reach_aside(found, claim, node, cache, features, costly).await {
             return Ok(Err(why));
         }
     }
     Ok(Ok(()))
+}
+
+/// Like [`reach`], with expressions on the thread for costly work: the caller's thread also renews leases.
+async fn reach_aside(
+    volume: PersistentVolume,
+    claim: PersistentVolumeClaim,
+    node: &Node,
+    cache: &CompileCache,
+    features: &Features,
+    costly: &CostlyWork,
+) -> Result<(), NotMounted> {
+    if !has_expressions(&volume) {
+        return reach(&volume, &claim, node, cache, features);
+    }
+    let namespace = claim.metadata.namespace.clone();
+    let about = format!("{namespace}/{}", claim.metadata.name);
+    let (node, cache, features) = (node.clone(), cache.clone(), *features);
+    let checked = costly.run(&namespace, move || reach(&volume, &claim, &node, &cache, &features)).await;
+    checked.unwrap_or_else(|RetryAfter(_)| {
+        let why = "expressions of the namespace have used their share of the time; the check is repeated";
+        Err(NotMounted(format!("error processing PVC {about}: {why}")))
+    })
+}
+
+fn has_expressions(volume: &PersistentVolume) -> bool {
+    let required = volume.spec.node_affinity.as_ref().and_then(|affinity| affinity.required.as_ref());
+    let mut terms = required.into_iter().flat_map(|selector| &selector.node_selector_terms);
+    terms.any(|term| !term.match_cel_expressions.is_empty())
 }
 
 /// Whether the claim's volume can be reached from the node.
@@ -130,6 +159,28 @@ mod tests {
             &features,
         );
         assert_eq!(found, expected.map_err(|why| NotMounted(why.to_owned())));
+    }
+
+    #[tokio::test]
+    async fn expressions_of_a_volume_are_evaluated_aside() {
+        let threads: Arc<locks::Mutex<Vec<String>>> = Arc::default();
+        let seen = threads.clone();
+        let clock = move || {
+            seen.lock().push(std::thread::current().name().unwrap_or_default().to_owned());
+            Duration::ZERO
+        };
+        let cache = CompileCache::new(16.try_into().unwrap(), Arc::new(clock)).unwrap();
+        let features = Features { affinity_cel: true, ..Features::default() };
+        let costly = CostlyWork::default();
+        let term = json!({"matchCELExpressions": ["node.labels['rack'] == 'r1'"]});
+        let volume =
+            json!({"spec": {"claimRef": {"name": ""}, "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}}}});
+        let node: Node = from_value(&json!({"metadata": {"labels": {"rack": "r1"}}})).unwrap();
+        let volume: PersistentVolume = from_value(&volume).unwrap();
+        let claim = PersistentVolumeClaim::default();
+        assert_eq!(reach_aside(volume, claim, &node, &cache, &features, &costly).await, Ok(()));
+        let threads = threads.lock();
+        assert!(!threads.is_empty() && threads.iter().all(|name| name == "costly"), "{threads:?}");
     }
 
     #[test]

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::annotations::MERGED;
-use api::core::v1::{Node, Pod};
+use api::core::v1::{Node, Pod, Taint, Toleration};
 use api::meta::v1::ObjectMeta;
 use api::resource::v1::{DeviceRequestAllocationResult, ResourceClaim};
-use client::costly::thread_time;
+use client::costly::{CostlyWork, RetryAfter, thread_time};
 use client::objects::Patch;
 use client::{Client, Document, Informer};
 use matching::tolerations::resolve;
@@ -27,9 +27,46 @@ use crate::devices;
 #[derive(Clone)]
 pub(crate) struct Resolver {
     pub(crate) nodes: Informer<Node>,
-    pub(crate) cache: CompileCache,
-    pub(crate) features: Features,
+    pub(crate) tolerations: TolerationResolver,
     pub(crate) claims: Claims,
+}
+
+/// Evaluates the tolerations of pods, on a thread for costly work: bindings share their threads with leases and watches.
+#[derive(Clone)]
+pub(crate) struct TolerationResolver {
+    cache: CompileCache,
+    features: Features,
+    costly: Arc<CostlyWork>,
+}
+
+impl TolerationResolver {
+    pub(crate) fn new(cache: CompileCache, features: Features) -> Self {
+        Self { cache, features, costly: Arc::default() }
+    }
+
+    /// The tolerations that a pod lacks, as it is stored, for taints that it tolerates with its annotations.
+    async fn missing(&self, stored: &Pod, merged: &Pod, taints: &[Taint]) -> Result<Vec<Toleration>, BindError> {
+        let (known, wanted) = (stored.spec.tolerations.clone(), merged.spec.tolerations.clone());
+        let has_expressions = wanted.iter().any(|toleration| !toleration.expression.is_empty());
+        // A budget of its own: that of attempts is in use meanwhile.
+        let meter = Arc::new(Meter::new(Arc::new(thread_time)));
+        let (cache, features, taints) = (self.cache.metered(meter.clone()), self.features, taints.to_vec());
+        let decide = move || {
+            let missing = resolve::missing(&known, &wanted, &taints, &cache, features);
+            match meter.excess() {
+                Some(excess) => Err(format!("expressions exceeded their budget ({excess})")),
+                None => missing.map_err(|error| error.to_string()),
+            }
+        };
+        let decided = if has_expressions {
+            self.costly.run(&merged.metadata.namespace, decide).await.unwrap_or_else(|RetryAfter(_)| {
+                Err("expressions of the namespace have used their share of the time".to_owned())
+            })
+        } else {
+            decide()
+        };
+        decided.map_err(BindError::Tolerations)
+    }
 }
 
 impl Resolver {
@@ -49,15 +86,7 @@ impl Resolver {
             // The binding is refused for the same reason.
             return Ok(());
         }
-        let (known, wanted) = (&stored.spec.tolerations, &pod.spec.tolerations);
-        // A budget of its own: that of attempts is in use meanwhile.
-        let meter = Arc::new(Meter::new(Arc::new(thread_time)));
-        let cache = self.cache.metered(meter.clone());
-        let missing = resolve::missing(known, wanted, &node.spec.taints, &cache, self.features);
-        let missing = missing.map_err(|error| BindError::Tolerations(error.to_string()))?;
-        if let Some(excess) = meter.excess() {
-            return Err(BindError::Tolerations(format!("expressions exceeded their budget ({excess})")));
-        }
+        let missing = self.tolerations.missing(&stored, pod, &node.spec.taints).await?;
         if missing.is_empty() {
             return Ok(());
         }
@@ -192,6 +221,27 @@ mod tests {
         let watching = api::json!({"request": "r", "driver": "d", "pool": "p", "device": "g2", "adminAccess": true});
         let share = api::json!({"request": "r", "driver": "d", "pool": "p", "device": "g3", "shareID": "s"});
         assert_eq!(devices(api::json!([(own), (watching), (share)])), ["d/p/g1"]);
+    }
+
+    #[tokio::test]
+    async fn tolerations_are_evaluated_aside() {
+        let threads: Arc<locks::Mutex<Vec<String>>> = Arc::default();
+        let seen = threads.clone();
+        let clock = move || {
+            seen.lock().push(std::thread::current().name().unwrap_or_default().to_owned());
+            Duration::ZERO
+        };
+        let cache = CompileCache::new(16.try_into().unwrap(), Arc::new(clock)).unwrap();
+        let resolver = TolerationResolver::new(cache, Features::ALL);
+        let pod = api::json!({"metadata": {}, "spec": {"tolerations": [{"expression": "taint.key.startsWith('a')"}]}});
+        let pod: Pod = api::json::from_value(&pod).unwrap();
+        let taints: Vec<Taint> = ["a1", "b1"]
+            .map(|key| api::json::from_value(&api::json!({"key": key, "effect": "NoExecute"})).unwrap())
+            .to_vec();
+        let missing = resolver.missing(&Pod::default(), &pod, &taints).await.unwrap();
+        assert_eq!(missing.iter().map(|it| it.key.as_str()).collect::<Vec<_>>(), ["a1"]);
+        let threads = threads.lock();
+        assert!(!threads.is_empty() && threads.iter().all(|name| name == "costly"), "{threads:?}");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use crate::metrics::{Call, CoreMetrics, Metrics};
 use crate::profile::Profiler;
 use crate::report::{self, ConditionText};
 use crate::searches::Searches;
-use crate::second_scheduler::{Claims, Resolver};
+use crate::second_scheduler::{Claims, Resolver, TolerationResolver};
 use crate::sources::Sources;
 use crate::{Options, binding, devices, preemption};
 
@@ -118,8 +118,7 @@ impl Shell {
         let matcher = &core.cluster().matcher;
         let resolver = options.has_placement_annotations.then(|| Resolver {
             nodes: informers.all(),
-            cache: matcher.cache().clone(),
-            features: matcher.features(),
+            tolerations: TolerationResolver::new(matcher.cache().clone(), matcher.features()),
             claims: Claims::new(informers.all()),
         });
         let counted = core.cluster().matcher.cache().clone();

@@ -1,6 +1,7 @@
 //! Shared parts of controllers that evaluate pods on nodes: an index of pods by node, and a cache of compiled
 //! expressions each.
 
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +9,9 @@ use std::time::Duration;
 use api::core::v1::{ObjectReference, Pod};
 use client::complaints::{self, Report};
 use client::controller::Runtime;
-use client::events::Recorder;
-use client::informer::Informer;
+use client::events::{Recorder, Severity};
+use client::informer::{Informer, Key};
+use locks::Mutex;
 use matching::CompileCache;
 use matching::complaints::Complaint;
 use matching::expressions::meter::Excess;
@@ -38,6 +40,31 @@ pub(crate) fn over_budget(excess: Excess, wait: Duration) -> String {
 pub(crate) fn budget_backoff(failures: u32) -> Duration {
     let factor = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
     Duration::from_secs(1).saturating_mul(factor).min(Duration::from_secs(10))
+}
+
+/// Number of consecutive reconciliations of each object whose expressions exceeded the budget.
+#[derive(Debug, Default)]
+pub(crate) struct Overruns(Mutex<HashMap<Key, u32>>);
+
+impl Overruns {
+    /// Counts an overrun and reports it. Returns the back-off.
+    pub(crate) fn report(&self, key: &Key, recorder: &Recorder, about: ObjectReference, excess: Excess) -> Duration {
+        let wait = self.count(key);
+        recorder.event(about, Severity::Warning, OVER_BUDGET, &over_budget(excess, wait));
+        wait
+    }
+
+    /// A reconciliation within the budget, or the end of the object: the next overrun is the first.
+    pub(crate) fn forget(&self, key: &Key) {
+        self.0.lock().remove(key);
+    }
+
+    fn count(&self, key: &Key) -> Duration {
+        let mut counts = self.0.lock();
+        let count = counts.entry(key.clone()).or_default();
+        *count = count.saturating_add(1);
+        budget_backoff(*count)
+    }
 }
 
 /// Reports complaints about the expressions of an object.
@@ -76,5 +103,20 @@ pub(crate) fn compile_cache(controller: &str, prefix: &'static str, runtime: &Ru
             error!(controller, err = %chain(&error), "Controller cannot run");
             None
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backoff_of_overruns_grows_until_forgotten() {
+        let (overruns, key, other) = (Overruns::default(), Key::new("a", "p"), Key::new("a", "q"));
+        let seconds: Vec<u64> = (0..6).map(|_| overruns.count(&key).as_secs()).collect();
+        assert_eq!(seconds, [1, 2, 4, 8, 10, 10]);
+        assert_eq!(overruns.count(&other).as_secs(), 1);
+        overruns.forget(&key);
+        assert_eq!(overruns.count(&key).as_secs(), 1);
     }
 }

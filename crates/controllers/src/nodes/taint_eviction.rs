@@ -16,7 +16,7 @@ use api::core::v1::{Node, ObjectReference, Pod, Taint};
 use api::json::Text;
 use client::controller::{Controller, Next, own};
 use client::costly::{CostlyWork, RetryAfter, thread_time};
-use client::events::{Severity, reference};
+use client::events::reference;
 use client::informer::{Change, Informer, Key};
 use matching::complaints::{Complaint, Complaints, about_taint};
 use matching::tolerations::{StayDuration, Tolerations};
@@ -24,9 +24,7 @@ use matching::{CompileCache, Features, Meter, taints};
 
 use self::plan::{Plan, Step, revise};
 use crate::machinery::executor::{Executor, Failure};
-use crate::machinery::placement::{
-    OVER_BUDGET, budget_backoff, compile_cache, index_pods_by_node, over_budget, pods_on, report,
-};
+use crate::machinery::placement::{Overruns, compile_cache, index_pods_by_node, pods_on, report};
 use crate::manager::Context;
 
 /// The component of its events; it acts under the account of the node controller.
@@ -43,8 +41,7 @@ struct Evictions {
     features: Features,
     plans: Mutex<HashMap<Key, PlannedEviction>>,
     costly: CostlyWork,
-    /// Number of consecutive times the expressions of a pod exceeded the budget.
-    failures: Mutex<HashMap<Key, u32>>,
+    overruns: Overruns,
     /// The pods whose expressions had no answer, with the complaints that were reported.
     reported: Mutex<HashMap<Key, Vec<Complaint>>>,
 }
@@ -76,7 +73,7 @@ pub async fn run(context: Context) {
         features: context.features.into(),
         plans: Mutex::default(),
         costly: CostlyWork::default(),
-        failures: Mutex::default(),
+        overruns: Overruns::default(),
         reported: Mutex::default(),
     });
     runner
@@ -135,7 +132,7 @@ impl Evictions {
             (_, None) => None,
         };
         let Some(pod) = pod else {
-            self.failures.lock().remove(&key);
+            self.overruns.forget(&key);
             self.reported.lock().remove(&key);
             return Ok(Next::Done);
         };
@@ -200,21 +197,14 @@ impl Evictions {
         };
         let Some(about) = about else { return Ok(decide().map_or(StayDuration::Forever, |(stay, _)| stay)) };
         let decided = self.costly.run(&key.namespace, decide).await.map_err(|RetryAfter(wait)| wait)?;
-        let mut failures = self.failures.lock();
-        let excess = match decided {
+        match decided {
             Ok((stay, complaints)) => {
-                failures.remove(key);
-                drop(failures);
+                self.overruns.forget(key);
                 self.report(key, &about, complaints);
-                return Ok(stay);
+                Ok(stay)
             }
-            Err(excess) => excess,
-        };
-        let count = failures.entry(key.clone()).or_default();
-        *count = count.saturating_add(1);
-        let wait = budget_backoff(*count);
-        self.executor.recorder().event(about, Severity::Warning, OVER_BUDGET, &over_budget(excess, wait));
-        Err(wait)
+            Err(excess) => Err(self.overruns.report(key, self.executor.recorder(), about, excess)),
+        }
     }
 
     /// Reports complaints about a pod, each once.

@@ -21,7 +21,7 @@ use matching::{CompileCache, Features, Meter, taints};
 use tracing::{error, info};
 
 use crate::machinery::executor::{Executor, Failure};
-use crate::machinery::placement::{budget_backoff, compile_cache, index_pods_by_node};
+use crate::machinery::placement::{Overruns, compile_cache, index_pods_by_node};
 use crate::manager::Context;
 use crate::nodes::taint_eviction::{keys_of_node, keys_of_pod};
 
@@ -37,6 +37,7 @@ struct Resolver {
     cache: Arc<CompileCache>,
     features: Features,
     costly: CostlyWork,
+    overruns: Overruns,
 }
 
 /// Runs the controller until the end is asked for.
@@ -62,6 +63,7 @@ pub(crate) async fn run(context: Context) {
         cache,
         features: context.features.into(),
         costly: CostlyWork::default(),
+        overruns: Overruns::default(),
     });
     runner
         .run(move |key| {
@@ -73,7 +75,10 @@ pub(crate) async fn run(context: Context) {
 
 impl Resolver {
     async fn reconcile(&self, key: Key) -> Result<Next, Failure> {
-        let Some(pod) = self.pods.store().get_key(&key) else { return Ok(Next::Done) };
+        let Some(pod) = self.pods.store().get_key(&key) else {
+            self.overruns.forget(&key);
+            return Ok(Next::Done);
+        };
         let is_merged = pod.metadata.annotations.contains_key(MERGED);
         if !is_merged || pod.spec.node_name.is_empty() || pod.metadata.is_deleting() || pod.is_terminal() {
             return Ok(Next::Done);
@@ -101,9 +106,13 @@ impl Resolver {
         let missing = match self.costly.run(&key.namespace, decide).await {
             Err(RetryAfter(wait)) => return Ok(Next::After(wait)),
             // Verdicts are kept: the next reconciliation continues.
-            Ok(Err(_)) => return Ok(Next::After(budget_backoff(1))),
+            Ok(Err(excess)) => {
+                let wait = self.overruns.report(&key, self.executor.recorder(), reference(&*pod), excess);
+                return Ok(Next::After(wait));
+            }
             Ok(Ok(missing)) => missing,
         };
+        self.overruns.forget(&key);
         let missing = match missing {
             Ok(missing) if missing.is_empty() => return Ok(Next::Done),
             Ok(missing) => missing,

@@ -411,7 +411,7 @@ impl<R: Runtime> Inner<R> {
         member.state().unmounted.insert(pod.metadata.uid.clone(), key);
         let newest = self.nodes.store().get("", &member.name);
         let node = newest.as_deref().unwrap_or(node);
-        let outcome = volumes::check(&self.client, pod, node, &self.cache, &self.features).await?;
+        let outcome = volumes::check(&self.client, pod, node, &self.cache, &self.features, &self.costly).await?;
         if outcome.is_ok() {
             let mut state = member.state();
             state.unmounted.remove(&pod.metadata.uid);
