@@ -76,7 +76,7 @@ pub async fn check(
     Ok(Ok(()))
 }
 
-/// Whether the claim's volume can be reached from the node.
+/// Checks that the claim's volume can be reached from the node.
 ///
 /// # Errors
 /// Why not.
