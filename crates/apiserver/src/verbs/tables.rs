@@ -11,7 +11,7 @@ use registry::printers::{Column, Printer, SCALES};
 
 pub(crate) use self::rows::{Rows, is_sorted, sort};
 use crate::custom::serving::ServedVersion;
-use crate::resources::Resource;
+use crate::resources::{self, Resource};
 use crate::state::Server;
 use crate::verbs::{Call, partial_metadata};
 use crate::wire::answer::Answer;
@@ -125,16 +125,17 @@ fn table(version: &str, metadata: Object, printer: Option<&Printer>, rows: Vec<V
 }
 
 fn column(column: &Column) -> Value {
+    // Kubernetes: the attacher of a volume has the format of a name, too.
     let format = if matches!(column.name, "Name" | "Attacher") { "name" } else { "" };
     api::json!({
-        "name": (column.name), "type": (column.kind), "format": format, "description": (column.description),
+        "name": (column.name), "type": (column.kind), "format": format, "description": (&*column.description.text()),
         "priority": (i64::from(column.priority))
     })
 }
 
 /// Adds a condition to rows of terminated pods.
 fn conditions(resource: &Resource<'_>, object: &Value) -> Option<Value> {
-    if (resource.group, resource.plural) != ("", "pods") {
+    if !resource.is(resources::PODS) {
         return None;
     }
     let (reason, message) = match object.str_at(&["status", "phase"])? {
