@@ -215,7 +215,7 @@ fn clones_share_and_cross_threads() {
 fn few_recorded_patterns_need_the_program() {
     let files =
         [include_str!("../../tests/data/regex/golden.jsonl"), include_str!("../../tests/data/regex/patterns.jsonl")];
-    let cases = files.iter().flat_map(|file| file.lines()).map(|line| serde_json::from_str::<serde_json::Value>(line));
+    let cases = files.iter().flat_map(|file| file.lines()).map(serde_json::from_str::<serde_json::Value>);
     let mut patterns: Vec<String> = cases.map(|case| case.unwrap()["pattern"].as_str().unwrap().to_owned()).collect();
     patterns.sort();
     patterns.dedup();
