@@ -77,7 +77,7 @@ async fn request(server: &Arc<Server>, text: &[u8]) {
             let again = Request::get(collection.as_str()).header("Accept", accept).body(Full::default());
             let Ok(again) = again else { continue };
             let status = answer(server, again).await;
-            assert!(matches!(status, 200 | 404 | 405), "{collection} cannot be listed any more: {status}");
+            assert!(matches!(status, 200 | 404 | 405), "{collection} can no longer be listed: {status}");
         }
     }
 }

@@ -122,7 +122,7 @@ impl Requirement {
         }
     }
 
-    /// Whether key, operator and values fit each other; complaints are about the fields `key` and `values` at a path.
+    /// Checks that key, operator and values fit each other; complaints are about the fields `key` and `values` at a path.
     pub fn check(key: &str, operator: Operator, values: Option<&[Text]>, at: &Path<'_>, errors: &mut Errors) {
         let complaints = names::qualified_name(key);
         if !complaints.is_empty() {

@@ -14,7 +14,7 @@ mod table;
 mod unstructured;
 
 pub use decode::{DecodedObject, Notes, decode, decode_in_place, empty, normalize};
-pub use descriptions::{Description, FieldDescription, describe};
+pub use descriptions::{Description, FieldDescription, describe, describe_field};
 pub use given::EmptyPositions;
 pub use internal::internal_form;
 pub use mismatch::{Mismatch, take_mismatches};

@@ -22,3 +22,4 @@ mod protobuf;
 mod scalars;
 mod selectors;
 mod views;
+mod x509;

@@ -20,7 +20,8 @@
 //! 2. A row in `PLUGINS`, at the place that Kubernetes' `AllOrderedPlugins` gives it, with Kubernetes' name.
 //!
 //! `Plugin::handles` runs for every request: it compares operation, resource and subresource, and returns before
-//! anything is allocated. A plugin that must read a row of the resource table uses `row`, which fails closed.
+//! anything is allocated. A plugin names a resource by its constant in `registry::resources`, so that a missing row does
+//! not compile.
 //! Warnings go through `Attributes::warn`, audit annotations through `Attributes::annotate`. Documents of built-in
 //! resources are in the stored version, those of custom resources in the version of the request;
 //! `Attributes::requested` converts the former. `metadata.managedFields` is present in both phases.
@@ -104,7 +105,6 @@ pub(crate) struct Kind<'a> {
 
 /// A request as plugins see it.
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "plugins that follow use all of it")]
 pub(crate) struct Attributes<'a> {
     /// The operation.
     pub(crate) operation: Operation,
@@ -135,7 +135,6 @@ pub(crate) struct Attributes<'a> {
     pub(crate) options: &'a (dyn Fn() -> Value + Sync),
 }
 
-#[allow(dead_code, reason = "plugins that follow use all of it")]
 impl<'a> Attributes<'a> {
     /// Group and plural of the resource.
     pub(crate) fn resource_name(&self) -> (&'a str, &'a str) {
@@ -218,7 +217,7 @@ pub(crate) enum Phases {
     Both,
 }
 
-/// Whether a plugin can be switched.
+/// The initial state of a plugin, and its switch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Switch {
     /// On unless `--disable-admission-plugins` names it.
@@ -234,7 +233,7 @@ pub(crate) enum Switch {
 pub(crate) struct Registration {
     /// Kubernetes' name.
     pub(crate) name: &'static str,
-    /// Whether and how it can be switched.
+    /// The initial state, and the switch.
     pub(crate) switch: Switch,
     /// The phases it takes part in.
     pub(crate) phases: Phases,

@@ -202,7 +202,7 @@ const DAYS: i64 = 365;
 const RENEWED_BEFORE_DAYS: i64 = 30;
 const DAY_SECONDS: i64 = 24 * 3600;
 
-/// Sets from when to when a certificate is good: from yesterday on, for clocks that are behind.
+/// Sets the validity of a certificate. It begins yesterday, for machines whose clock is behind.
 fn valid_for(params: &mut CertificateParams, days: i64) {
     let day = |offset: i64| {
         let text = clock::now().plus_seconds(offset.saturating_mul(DAY_SECONDS)).to_string();

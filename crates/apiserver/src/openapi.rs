@@ -1,11 +1,12 @@
 //! OpenAPI, made from the table of types: paths with their kinds for `kubectl`, schemas for `explain`.
 //!
-//! - `operations`: all operations, path by path; `schemas`: the types of requests and responses.
+//! - `operations`: all operations, path by path; `parameters`: their query parameters; `schemas`: the types of requests and responses.
 //! - `v3`: a document per group and version; `v2`: all in one.
 
 mod custom;
 mod message;
 pub(crate) mod operations;
+mod parameters;
 mod schemas;
 pub(crate) mod v2;
 mod v3;
@@ -304,7 +305,7 @@ fn group_tag(group: &str) -> String {
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
-/// The forms in which a body is taken.
+/// The accepted media types of the request body.
 fn consumes(operation: &Operation) -> Vec<&'static str> {
     let is_built_in = operation.is_built_in;
     if operation.action != "patch" {

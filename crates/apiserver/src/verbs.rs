@@ -30,7 +30,7 @@ use crate::custom::rows::Row;
 use crate::custom::serving::ServedVersion;
 use crate::identity::User;
 use crate::objects::conversion::convert;
-use crate::resources::Resource;
+use crate::resources::{self, Resource};
 use crate::state::Server;
 use crate::wire::answer::Answer;
 use crate::wire::negotiation::{AcceptedEncoding, Form};
@@ -174,7 +174,7 @@ impl Call<'_> {
         // Kinds of the core group have the version of the request.
         let version_of = |given: &'static str| if given.is_empty() { version } else { given };
         let kind = part.map_or(own, |(group, version, kind)| Kind { group, version: version_of(version), kind });
-        let is_namespace = (resource.group, resource.plural) == ("", "namespaces");
+        let is_namespace = resource.is(resources::NAMESPACES);
         Attributes {
             operation,
             resource,
@@ -278,13 +278,14 @@ impl Call<'_> {
         Ok(interest)
     }
 
-    /// Does some work on the threads for what takes a while.
+    /// Runs long work on the threads for blocking work, so that it does not delay other requests.
     async fn run_apart<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
         let failed = || Failure::internal("the request could not be handled");
         self.server.threads().run(work).await.ok_or_else(failed)
     }
 
-    /// The label or field by which what is selected is found, and what it must be: that by which few are found comes first.
+    /// The label or field whose index finds the selected objects, with its required value. The most selective one comes
+    /// first.
     fn value<'s>(&self, selection: &'s Selection) -> Option<(IndexKey, &'s str)> {
         if self.webhook().is_some() {
             // Labels and fields are those of the converted object, which no index knows.

@@ -250,3 +250,34 @@ async fn a_claim_that_grows_is_counted() {
     let why = "persistentvolumeclaims \"c\" is forbidden: exceeded quota: q, requested: requests.storage=2Gi, used: requests.storage=2Gi, limited: requests.storage=3Gi";
     assert_eq!((code, &answer["message"]), (403, &json!(why)));
 }
+
+#[tokio::test]
+async fn every_plugin_that_ran_has_a_duration() {
+    const NAME: &str = "apiserver_admission_controller_admission_duration_seconds";
+    let cluster = Cluster::with(Options::default()).await;
+    let count = async |plugin: &str, operation: &str, rejected: &str, step: &str| {
+        let (_, _, body) = cluster.raw("GET", "/metrics", &[], Value::Null).await;
+        let text = String::from_utf8(body.to_vec()).unwrap();
+        assert!(text.contains(&format!("# TYPE {NAME} histogram")));
+        let labels = [
+            format!("name=\"{plugin}\""),
+            format!("operation=\"{operation}\""),
+            format!("rejected=\"{rejected}\""),
+            format!("type=\"{step}\""),
+        ];
+        let start = format!("{NAME}_count{{");
+        let mut lines = text.lines().filter(|line| line.starts_with(&start));
+        let line = lines.find(|line| labels.iter().all(|label| line.contains(label)));
+        line.map_or(0, |line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+    };
+    let before = count("Priority", "CREATE", "false", "admit").await;
+    let refused = count("ServiceAccount", "CREATE", "true", "admit").await;
+    let named = |name: &str, account: &str| with(pod(name, ""), "/spec/serviceAccountName", json!(account));
+    cluster.make("/api/v1/namespaces/ns/serviceaccounts", json!({"metadata": {"name": "a"}})).await;
+    cluster.make(PODS, named("p", "a")).await;
+    assert_eq!(cluster.ask(&admin(), "POST", PODS, named("q", "missing")).await.0, 403);
+    assert_eq!(count("Priority", "CREATE", "false", "admit").await, before + 1);
+    assert_eq!(count("ServiceAccount", "CREATE", "true", "admit").await, refused + 1);
+    assert!(count("PodSecurity", "CREATE", "false", "validate").await > 0);
+    assert_eq!(count("Priority", "CREATE", "false", "validate").await, 0, "the plugin only changes objects");
+}

@@ -33,6 +33,8 @@ impl Tasks {
             }
         };
         let mut tasks = self.0.lock();
+        // An owner that starts a task for each event must not collect the ended ones.
+        while tasks.try_join_next().is_some() {}
         tasks.spawn(logged);
     }
 
@@ -66,6 +68,20 @@ mod tests {
         tasks.spawn("broken", async { panic!("planted") });
         tasks.spawn("working", async move { sender.send(7).unwrap() });
         assert_eq!(receiver.await, Ok(7));
+        tasks.finish(Duration::from_secs(60)).await;
+    }
+
+    #[tokio::test]
+    async fn ended_tasks_are_not_kept() {
+        let tasks = Tasks::default();
+        for _ in 0..100 {
+            let (sender, receiver) = oneshot::channel();
+            tasks.spawn("short", async move { sender.send(()).unwrap() });
+            receiver.await.unwrap();
+            // On one thread, the task has ended once this one runs again.
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(tasks.0.lock().len(), 1);
         tasks.finish(Duration::from_secs(60)).await;
     }
 

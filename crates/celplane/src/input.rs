@@ -148,7 +148,7 @@ fn map(entries: &serde_json::Map<String, Json>, key: &Type, value_type: &Type) -
     Ok(Value::Map(Map::from_entries(entries)?))
 }
 
-/// JSON has only strings for keys; others are read from their text.
+/// Parses the key of a map. JSON has only strings as keys, so that keys of other types are parsed from their text.
 fn map_key(text: &str, value_type: &Type) -> anyhow::Result<Value<'static>> {
     match value_type {
         Type::String | Type::Dyn | Type::Any => Ok(Value::string(text)),

@@ -19,7 +19,7 @@ use telemetry::logs::chain;
 use crate::dry_run::{DryRun, NOTHING_DONE};
 use crate::output::{complain_line, print_line, print_text};
 
-/// The pause between two looks at the server and at the lease.
+/// Interval between checks of the server and of the lease.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Flags common to all components that run in their own process.

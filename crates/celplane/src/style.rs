@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::IsTerminal as _;
 
-/// Whether to use color.
+/// The use of color in output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Style {
     is_colored: bool,

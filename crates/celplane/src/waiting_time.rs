@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-/// A time to wait, which is not zero.
+/// Parses a waiting time, which must not be zero.
 pub(crate) fn parse(text: &str) -> anyhow::Result<Duration> {
     let duration = api::duration::Duration::parse(text)?;
     let nanos = u64::try_from(duration.nanos).ok().filter(|nanos| *nanos > 0);

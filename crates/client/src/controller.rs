@@ -73,7 +73,7 @@ pub enum Next {
 pub struct Runtime {
     /// Metrics of their queues.
     pub queues: Metrics,
-    /// Whether they do their work.
+    /// The health of the controllers.
     pub health: Health,
     /// Signal that stops them.
     pub shutdown: Shutdown,

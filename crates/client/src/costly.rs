@@ -202,7 +202,7 @@ impl Debt {
 }
 
 impl Paces {
-    /// Whether it is the namespace's turn.
+    /// Checks that it is the namespace's turn.
     fn turn(&mut self, namespace: &str, now: Duration) -> Result<(), RetryAfter> {
         let Some(debt) = self.debts.get_mut(namespace) else { return Ok(()) };
         let excess = debt.at(now).saturating_sub(PACES.overdraft);

@@ -250,7 +250,7 @@ impl<T: Send + Sync + 'static> Informer<T> {
         self.inner().state.synced().await;
     }
 
-    /// Whether the copy is reliable: it has synced, the server has sent data recently, and the task is running.
+    /// Checks that the copy is reliable: it has synced, the server has sent data recently, and the task is running.
     ///
     /// # Errors
     /// Why not.

@@ -44,7 +44,8 @@ pub struct Settings {
     pub quota_period: Duration,
     /// Whether volumes are provisioned without disks.
     pub simulated_volumes: bool,
-    /// Merges annotations into the fields of objects that informers receive; for components beside upstream's.
+    /// Merges annotations into the fields of objects that informers receive. Set if this manager runs together with
+    /// upstream components, which do not know the fields.
     pub placement: Option<client::Rewrite>,
     /// Networks of pods that are allocated to nodes (`--allocate-node-cidrs`); none without.
     pub node_networks: Option<NodeNetworks>,

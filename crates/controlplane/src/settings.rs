@@ -242,7 +242,7 @@ pub fn cannot_open(error: store::Error, path: &Path) -> anyhow::Error {
         (store::Error::Newer { .. }, _) => {
             format!("cannot use `{path_text}` (use that version, or another directory with --data-dir)")
         }
-        (_, Ok(true)) => format!("cannot open `{path_text}` (`celplane store check` says what is wrong with it)"),
+        (_, Ok(true)) => format!("cannot open `{path_text}` (`celplane store check` reports the cause)"),
         _ => format!("cannot make `{path_text}`"),
     };
     anyhow::Error::new(error).context(context)

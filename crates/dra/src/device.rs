@@ -75,7 +75,7 @@ impl Model {
         self.seen.as_ref()
     }
 
-    /// Whether a selector selects the device; evaluated once.
+    /// Evaluates a selector for the device, once.
     pub(crate) fn answer(&self, selector: &Selector) -> Answer {
         let known = self.answers.read().get(&selector.id()).cloned();
         if let Some(known) = known {

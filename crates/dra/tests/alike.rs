@@ -96,7 +96,7 @@ fn a_set_that_is_there_is_the_same_set() {
     }
 }
 
-/// Whether a sum overflows depends on the order of adding, and with several requests devices change their places.
+/// The overflow of a sum depends on the order of adding, and with several requests devices change their places.
 #[test]
 fn sums_over_several_requests_are_tried_with_every_device() {
     let (found, with, without) = compare(&[2, 2], &format!("{SUM} % 2 == 1"));

@@ -27,7 +27,7 @@ pub struct Rejection {
 }
 
 impl Rejection {
-    /// For something that no end of other pods would change.
+    /// Creates a rejection that remains even if other pods end.
     pub(crate) fn new(reason: &str, message: impl Into<String>) -> Self {
         Rejection { reason: reason.into(), message: message.into(), shortage: None }
     }
@@ -37,10 +37,10 @@ impl Rejection {
     }
 }
 
-/// Whether the pod may run on the node in addition to the others there.
+/// Admits a pod that may run on the node in addition to the others there.
 ///
 /// # Errors
-/// The first thing that is against it.
+/// The first reason to reject the pod.
 pub fn admit<'p>(
     pod: &Pod,
     node: &Node,

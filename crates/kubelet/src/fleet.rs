@@ -179,7 +179,7 @@ impl<R: Runtime> Fleet<R> {
         self.inner.pod_queue.close();
     }
 
-    /// Whether the state of nodes and pods is reliable.
+    /// Checks that the state of nodes and pods is reliable.
     ///
     /// # Errors
     /// Why not.

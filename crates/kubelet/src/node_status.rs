@@ -18,7 +18,7 @@ const HEALTHY: [(&str, &str, &str, &str); 4] = [
     ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
 ];
 /// The message of a simulated node that is configured to be not ready.
-pub const SIMULATED: &str = "the simulation was told so";
+pub const SIMULATED: &str = "the simulation configures the node as not ready";
 
 /// The four conditions. One whose status stays keeps the time of its last change.
 #[must_use]

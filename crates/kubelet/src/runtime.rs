@@ -111,7 +111,7 @@ pub trait Runtime: Send + Sync + 'static {
         Pressure::default()
     }
 
-    /// Whether containers can be started now.
+    /// Checks that containers can be started now.
     ///
     /// # Errors
     /// The message of the node's condition `Ready`.

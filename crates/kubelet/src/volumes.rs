@@ -105,7 +105,7 @@ fn has_expressions(volume: &PersistentVolume) -> bool {
     terms.any(|term| !term.match_cel_expressions.is_empty())
 }
 
-/// Whether the claim's volume can be reached from the node.
+/// Checks that the claim's volume can be reached from the node.
 ///
 /// # Errors
 /// Why not.

@@ -39,7 +39,7 @@ impl VolumeMatcher {
         VolumeMatcher { selector: required.map(|selector| NodeSelector::new(selector, cache, features)) }
     }
 
-    /// Whether the volume can be reached from a node with these labels.
+    /// Checks that the volume can be reached from a node with these labels.
     ///
     /// # Errors
     /// The reason, in Kubernetes' words.

@@ -12,7 +12,7 @@ use crate::expressions::{Expressions, Place, Refusal};
 /// The number of hints for one object.
 const HINTS_MAX: usize = 8;
 
-/// Functions that users misspell, beside the variables of a place.
+/// Functions that are suggested for a misspelled name, in addition to the variables of a place.
 const FUNCTIONS: &[&str] = &[
     "all",
     "compareTo",

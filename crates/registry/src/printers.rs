@@ -15,6 +15,8 @@ pub(crate) mod workloads;
 pub use self::others::SCALES;
 pub use self::storage::default_class;
 
+use std::borrow::Cow;
+
 use api::age::human_duration;
 use api::json::{NameFilter, Value};
 use api::time::Timestamp;
@@ -29,7 +31,7 @@ pub struct Column {
     /// `string` or `integer`.
     pub kind: &'static str,
     /// Description of the column.
-    pub description: &'static str,
+    pub description: Description,
     /// 0 is always shown, 1 in the wide form.
     pub priority: u8,
 }
@@ -39,6 +41,26 @@ impl Column {
     #[must_use]
     pub fn format(&self) -> &'static str {
         if matches!(self.name, "Name" | "Attacher") { "name" } else { "" }
+    }
+}
+
+/// Description of a column, in Kubernetes' words.
+#[derive(Debug, Clone, Copy)]
+pub enum Description {
+    /// A text that only the column has.
+    Text(&'static str),
+    /// The description of a field: the type's name in OpenAPI, and the name of the field.
+    Field(&'static str, &'static str),
+}
+
+impl Description {
+    /// Returns the text; an empty one if the field has none.
+    #[must_use]
+    pub fn text(self) -> Cow<'static, str> {
+        match self {
+            Self::Text(text) => Cow::Borrowed(text),
+            Self::Field(schema, field) => api::types::describe_field(schema, field).unwrap_or_default(),
+        }
     }
 }
 
@@ -104,20 +126,21 @@ pub struct LastingCells {
     pub age: Option<(usize, i64)>,
 }
 
-const fn text(name: &'static str, description: &'static str) -> Column {
+const fn text(name: &'static str, description: Description) -> Column {
     Column { name, kind: "string", description, priority: 0 }
 }
 
-const fn number(name: &'static str, description: &'static str) -> Column {
+const fn number(name: &'static str, description: Description) -> Column {
     Column { name, kind: "integer", description, priority: 0 }
 }
 
-const fn wide(name: &'static str, description: &'static str) -> Column {
+const fn wide(name: &'static str, description: Description) -> Column {
     Column { name, kind: "string", description, priority: 1 }
 }
 
-const NAME: Column = text("Name", "Name must be unique within a namespace.");
-const AGE: Column = text("Age", "Time since the object was created.");
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const NAME: Column = text("Name", Description::Field(OBJECT_META, "name"));
+const AGE: Column = text("Age", Description::Field(OBJECT_META, "creationTimestamp"));
 
 /// Name and age, for kinds that have nothing else to show.
 pub(crate) const PLAIN: Printer =
@@ -228,6 +251,23 @@ mod tests {
             }
         }
         assert_eq!((selectors, ages), (61, 8));
+    }
+
+    #[test]
+    fn every_column_has_a_description() {
+        let mut fields = 0;
+        for row in resources::all().iter() {
+            for column in row.printer.columns {
+                fields += usize::from(matches!(column.description, Description::Field(..)));
+                // Kubernetes: the column of a RuntimeClass's handler refers to a field that does not exist.
+                let is_empty = (row.kind, column.name) == ("RuntimeClass", "Handler");
+                assert_eq!(column.description.text().is_empty(), is_empty, "{} {}", row.kind, column.name);
+            }
+        }
+        assert!(fields > 200, "{fields}");
+        assert!(NAME.description.text().starts_with("Name must be unique within a namespace. Is required when"));
+        let quoted = Description::Field("io.k8s.api.core.v1.ServiceSpec", "type").text();
+        assert!(quoted.contains("\"ClusterIP\" allocates a cluster-internal IP address"), "{quoted}");
     }
 
     #[test]

@@ -241,6 +241,13 @@ impl<'a> Resource<'a> {
         Self { unconditional_update: false, custom: Some(custom), ..ROW }
     }
 
+    /// Whether this row is about the same resource as another one: rows of custom resources are made for each
+    /// definition, so that their addresses say nothing.
+    #[must_use]
+    pub fn is(&self, other: &Resource<'_>) -> bool {
+        (self.group, self.plural) == (other.group, other.plural)
+    }
+
     /// The resource as messages name it: `deployments.apps`.
     #[must_use]
     pub fn qualified(&self) -> String {
@@ -277,7 +284,7 @@ impl<'a> Resource<'a> {
         ["/registry/", group, "/", plural, "/", namespace, slash, name].concat()
     }
 
-    /// Whether it has a subresource.
+    /// Returns the subresource of this name, if it has one.
     #[must_use]
     pub fn subresource(&self, name: &str) -> Option<&'static Subresource> {
         self.subresources.iter().find(|it| it.name == name)

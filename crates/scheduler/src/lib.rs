@@ -63,7 +63,7 @@ pub struct Options {
     pub health: Health,
     /// Signal that stops it.
     pub shutdown: Shutdown,
-    /// Whether it may still write.
+    /// The leadership, without which nothing is written.
     pub leadership: Leadership,
     /// Decides ties.
     pub seed: u64,
@@ -90,7 +90,7 @@ pub enum StartError {
     Configuration(#[from] ConfigError),
 }
 
-/// Whether a configuration can be used.
+/// Checks that a configuration can be used.
 ///
 /// # Errors
 /// What is wrong with it.

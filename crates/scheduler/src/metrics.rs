@@ -189,18 +189,18 @@ impl Metrics {
             ),
             calls: registry.family(
                 "scheduler_async_api_call_execution_total",
-                "[ALPHA] Total number of API calls executed beside scheduling.",
+                "[ALPHA] Total number of API calls executed by the async dispatcher.",
                 &["call_type", "result"],
                 &[],
             ),
             call_durations: seconds(
                 "scheduler_async_api_call_execution_duration_seconds",
-                "[ALPHA] Duration in seconds for executing API calls beside scheduling.",
+                "[ALPHA] Duration in seconds for executing API call in the async dispatcher.",
                 &["call_type", "result"],
             ),
             calls_pending: registry.family(
                 "scheduler_pending_async_api_calls",
-                "[ALPHA] Number of API calls currently under way beside scheduling.",
+                "[ALPHA] Number of API calls currently pending in the async queue.",
                 &["call_type"],
                 &[],
             ),

@@ -71,7 +71,7 @@ impl DeviceSearch {
             interrupt: Box::new(|| {
                 paused.set(paused.get().saturating_add(pause()));
                 match (self.wanted.strong_count(), self.timeout) {
-                    (0, _) => Some("nobody waits for the devices any more".to_owned()),
+                    (0, _) => Some("the pod no longer waits for devices".to_owned()),
                     (_, Some(timeout)) if taken() > timeout => Some(late(timeout)),
                     _ => None,
                 }

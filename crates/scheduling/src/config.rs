@@ -85,7 +85,7 @@ pub struct Configuration {
     kind: Text,
     /// Number of nodes to evaluate in parallel: accepted, but without effect.
     pub parallelism: i32,
-    /// Whether one of several replicas leads.
+    /// The election of a leader among several replicas.
     pub leader_election: LeaderElection,
     /// Connection to the API server.
     pub client_connection: ClientConnection,

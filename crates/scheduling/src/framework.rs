@@ -88,7 +88,7 @@ pub trait Plugin: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// Whether a change may help a pod that it rejected. When in doubt, it may.
+    /// Judges a change that may help a pod that the plugin rejected. When in doubt, it does.
     fn hint(&self, _pod: &PodInfo, _event: Event, _change: Change<'_>, _cluster: &Cluster) -> Hint {
         Hint::Queue
     }
@@ -154,7 +154,7 @@ pub enum PreFilter<'c> {
 
 /// A prepared filter for nodes.
 pub trait Filter {
-    /// Whether the pod may run on the node.
+    /// Checks that the pod may run on the node.
     ///
     /// # Errors
     /// Why not.
@@ -192,7 +192,7 @@ pub trait Score {
     /// A raw score.
     ///
     /// # Errors
-    /// Why there is none; the attempt ends.
+    /// The reason why there is no score, which ends the attempt.
     fn score(&self, node: &NodeInfo) -> Result<i64, Status>;
 
     /// Normalizes raw scores to the range from 0 to [`MAX_NODE_SCORE`].

@@ -185,7 +185,7 @@ impl Scheduler {
         }
     }
 
-    /// The API has the binding. Until the pod is seen with its node, it stays where it was put.
+    /// Records that the API server stored a binding. The pod stays assumed on its node until an update shows it there.
     pub fn bound(&mut self, uid: &str) {
         self.binding.remove(uid);
     }

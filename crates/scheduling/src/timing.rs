@@ -121,7 +121,7 @@ impl Timer {
         Self { by_plugin: by_plugin && clock.is_some(), clock, timings: Vec::new() }
     }
 
-    /// Whether single plugins are measured.
+    /// The clock for the times of single plugins; none if they are not measured.
     pub(crate) fn by_plugin(&self) -> Option<Clock> {
         self.clock.clone().filter(|_| self.by_plugin)
     }

@@ -115,7 +115,7 @@ async fn read(store: &dyn Store, key: &str) -> Option<Entry> {
 
 async fn next(watch: &mut Watch) -> Batch {
     let batch = tokio::time::timeout(PATIENCE, watch.next()).await.expect("the watch reports in time");
-    batch.expect("the watch goes on")
+    batch.expect("the watch continues")
 }
 
 /// Reads events until `until` has been reported.

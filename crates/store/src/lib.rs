@@ -107,7 +107,7 @@ pub trait Store: Send + Sync {
     /// [`Error::FutureRevision`] if the store has not reached that revision. Compacting again is not an error.
     async fn compact(&self, revision: Revision) -> Result<(), Error>;
 
-    /// Whether writes can be expected to be done.
+    /// Checks that writes can be expected to succeed.
     ///
     /// # Errors
     /// Why not: [`Error::Full`] where there is room for deletes only, or as [`Store::current_revision`].
@@ -126,7 +126,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// [`Error::Refused`] if this store is backed up in another way; otherwise as [`Store::get`].
     async fn snapshot(&self) -> Result<Snapshot, Error> {
-        Err(Error::Refused(Cause::new("this store is backed up with tools of its own")))
+        Err(Error::Refused(Cause::new("this store has its own backup tools")))
     }
 
     /// Finishes accepted writes, ends all watches and releases the storage. Closing twice is allowed.

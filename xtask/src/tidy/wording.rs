@@ -1,5 +1,8 @@
-//! Plain wording: counts of comments, test names and type names that break the rules of `docs/conventions.md`,
+//! Plain wording: counts of comments, texts, test names and type names that break the rules of `docs/conventions.md`,
 //! sections 3 and 4.
+//!
+//! Texts are string literals outside of tests. A text of Kubernetes is exempt if a comment that begins with
+//! `// Kubernetes` precedes it, on the same line or the one before.
 //!
 //! The counts of each crate are recorded in [`COUNTS`] and may only shrink. A crate without a line has
 //! reached zero and is locked. `cargo xtask tidy --update` lowers the recorded counts, never raises them.
@@ -15,7 +18,7 @@ const HEADER: &str =
 # `cargo xtask tidy --update` lowers them. A crate and kind without a line has reached zero.
 ";
 
-/// Words that must not begin the documentation of an item. `Whether` is allowed, for a `bool`.
+/// Words that must not begin the documentation of an item. `Whether` is allowed for a `bool`.
 const QUESTION_WORDS: &[&str] =
     &["what", "whatever", "who", "whom", "whose", "whoever", "which", "where", "when", "how", "why", "so"];
 
@@ -28,7 +31,7 @@ const NOT_IN_TEST_NAMES: &[&str] = &[
     "somebody", "anybody",
 ];
 
-/// Phrases that must not occur in a comment, in lower case.
+/// Phrases that must not occur in a comment or a text, in lower case.
 const PHRASES: &[&str] = &[
     "tell",
     "tells",
@@ -158,6 +161,7 @@ enum Kind {
     TestNames,
     TypeNames,
     Phrases,
+    Texts,
 }
 
 const KINDS: &[(Kind, &str)] = &[
@@ -165,6 +169,7 @@ const KINDS: &[(Kind, &str)] = &[
     (Kind::TestNames, "test-names"),
     (Kind::TypeNames, "type-names"),
     (Kind::Phrases, "phrases"),
+    (Kind::Texts, "texts"),
 ];
 
 impl Kind {
@@ -256,7 +261,8 @@ fn scan(tree: &Tree) -> Result<BTreeMap<(String, Kind), Vec<String>>> {
         if super::sources::is_generated(&text) {
             continue;
         }
-        for violation in violations(&text) {
+        let in_texts = if is_test_file(file) { Vec::new() } else { texts(&text) };
+        for violation in violations(&text).into_iter().chain(in_texts) {
             let line = format!("{file}:{}: {}", violation.line, violation.text);
             found.entry((member(file).to_owned(), violation.kind)).or_default().push(line);
         }
@@ -270,10 +276,15 @@ fn member(file: &str) -> &str {
     file.split('/').next().unwrap_or(file)
 }
 
+fn is_test_file(file: &str) -> bool {
+    file.contains("/tests/") || file.ends_with("/tests.rs")
+}
+
 fn violations(text: &str) -> Vec<Violation> {
     let mut found = Vec::new();
     let (mut in_docs, mut is_test) = (false, false);
-    for (number, line) in text.lines().enumerate() {
+    let lines: Vec<&str> = text.lines().collect();
+    for (number, line) in lines.iter().copied().enumerate() {
         if type_name(line).is_some_and(is_bare) {
             found.push(Violation { kind: Kind::TypeNames, line: number.saturating_add(1), text: line.to_owned() });
         }
@@ -282,7 +293,8 @@ fn violations(text: &str) -> Vec<Violation> {
         if let Some(comment) = line.strip_prefix("//") {
             let lower = comment.trim_start_matches(['/', '!']).trim().to_lowercase();
             let is_doc = comment.starts_with('/');
-            if is_doc && !in_docs && begins_with_question(&lower) {
+            let following = || lines.iter().skip(number);
+            if is_doc && !in_docs && (begins_with_question(&lower) || begins_with_whether(&lower, following())) {
                 add(Kind::ItemDocs);
             }
             for _ in 0..phrases(&lower) {
@@ -310,6 +322,112 @@ fn begins_with_question(lower: &str) -> bool {
     let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     let is_preposition = matches!(first, "by" | "for" | "from" | "in" | "of" | "on" | "to" | "at" | "with" | "under");
     QUESTION_WORDS.contains(&first) || (is_preposition && RELATIVE_WORDS.contains(&second))
+}
+
+/// Whether documentation begins with "whether" although its item is no `bool`. `lines` starts with the documentation.
+fn begins_with_whether<'a>(lower: &str, lines: impl Iterator<Item = &'a &'a str>) -> bool {
+    if words(lower).next() != Some("whether") {
+        return false;
+    }
+    let mut item = String::new();
+    let mut attribute_depth = 0_usize;
+    for line in lines.map(|line| line.trim()).skip_while(|line| line.starts_with("//")) {
+        if attribute_depth > 0 || line.starts_with("#[") {
+            attribute_depth = attribute_depth.saturating_add(line.matches('[').count());
+            attribute_depth = attribute_depth.saturating_sub(line.matches(']').count());
+            continue;
+        }
+        // The arguments of a function may be on lines of their own, and contain a `bool` that is not its result.
+        item.push_str(line);
+        let ends = [" {", ";", "}", "),"].iter().any(|end| line.ends_with(end));
+        if ends || (line.ends_with(',') && !item.contains("fn ")) {
+            break;
+        }
+    }
+    let declared = match item.rsplit_once("->") {
+        Some((_, result)) => result,
+        None => &item,
+    };
+    !declared.to_lowercase().contains("bool")
+}
+
+/// The texts with phrases to avoid, outside of tests.
+fn texts(text: &str) -> Vec<Violation> {
+    let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let lines: Vec<&str> = code.lines().collect();
+    let is_of_kubernetes = |number: usize| {
+        let lines = lines.get(number.saturating_sub(2)..number).unwrap_or_default();
+        lines.iter().any(|line| line.contains("// Kubernetes"))
+    };
+    let mut found = Vec::new();
+    for (number, literal) in literals(code) {
+        let lower = literal.to_lowercase();
+        // A phrase by itself is data of a list, such as those above.
+        if is_of_kubernetes(number) || PHRASES.contains(&lower.as_str()) {
+            continue;
+        }
+        let line = lines.get(number.saturating_sub(1)).unwrap_or(&"").trim();
+        let violation = || Violation { kind: Kind::Texts, line: number, text: line.to_owned() };
+        found.extend((0..phrases(&lower)).map(|_| violation()));
+    }
+    found
+}
+
+/// The string literals of a source file, each with the number of the line that it begins on.
+fn literals(code: &str) -> Vec<(usize, &str)> {
+    let mut found = Vec::new();
+    let (mut number, mut rest) = (1_usize, code);
+    while let Some(at) = rest.find(['"', '\'', '/', 'r']) {
+        let (before, from) = rest.split_at(at);
+        let follows_word = before.ends_with(|c: char| c.is_alphanumeric() && c != 'b' || c == '_');
+        number = number.saturating_add(before.matches('\n').count());
+        let marks = from.strip_prefix('r').map_or(0, |raw| raw.bytes().take_while(|byte| *byte == b'#').count());
+        let raw = from.strip_prefix('r').and_then(|raw| raw.trim_start_matches('#').strip_prefix('"'));
+        let end = if let Some(raw) = raw.filter(|_| !follows_word) {
+            let length = raw.find(&format!("\"{}", "#".repeat(marks))).unwrap_or(raw.len());
+            found.push((number, raw.get(..length).unwrap_or_default()));
+            marks.saturating_mul(2).saturating_add(length).saturating_add(3)
+        } else if let Some(literal) = from.strip_prefix('"') {
+            let length = closing_quote(literal);
+            found.push((number, literal.get(..length).unwrap_or_default()));
+            length.saturating_add(2)
+        } else if from.starts_with("//") {
+            from.find('\n').unwrap_or(from.len())
+        } else if let Some(character) = from.strip_prefix('\'') {
+            character_length(character).saturating_add(1)
+        } else {
+            1
+        };
+        let (skipped, following) = from.split_at_checked(end).unwrap_or((from, ""));
+        number = number.saturating_add(skipped.matches('\n').count());
+        rest = following;
+    }
+    found
+}
+
+/// The position of the quote that ends a literal, or the length if none does.
+fn closing_quote(literal: &str) -> usize {
+    let mut is_escaped = false;
+    let end = literal.bytes().position(|byte| {
+        let ends = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        ends
+    });
+    end.unwrap_or(literal.len())
+}
+
+/// The length of the rest of a character literal; 0 for a lifetime.
+fn character_length(rest: &str) -> usize {
+    let mut chars = rest.char_indices();
+    match (chars.next(), chars.next()) {
+        (Some((_, '\\')), Some((at, _))) => {
+            let from = at.saturating_add(1);
+            let end = rest.get(from..).and_then(|rest| rest.find('\''));
+            end.map_or(0, |end| from.saturating_add(end).saturating_add(1))
+        }
+        (Some(_), Some((at, '\''))) => at.saturating_add(1),
+        _ => 0,
+    }
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
@@ -369,7 +487,11 @@ mod tests {
         assert_eq!(kinds("/// What is stored.\nstruct A;"), [Kind::ItemDocs]);
         assert_eq!(kinds("/// By which schema it is matched.\nstruct A;"), [Kind::ItemDocs]);
         assert_eq!(kinds("/// The stored bytes.\n/// What follows is free text.\nstruct A;"), []);
-        assert_eq!(kinds("/// Whether it is stored.\nstruct A;"), []);
+        assert_eq!(kinds("/// Whether it is stored.\nis_stored: bool,"), []);
+        assert_eq!(kinds("/// Whether it is stored.\n#[must_use]\nfn is_stored(\n    of: u8,\n) -> bool {"), []);
+        assert_eq!(kinds("/// Whether it is stored.\nstruct Flag(AtomicBool);"), []);
+        assert_eq!(kinds("/// Whether it is stored.\nstruct A;"), [Kind::ItemDocs]);
+        assert_eq!(kinds("/// Whether it is stored.\nfn check(is_old: bool) -> Result<()> {"), [Kind::ItemDocs]);
         assert_eq!(kinds("//! What a header may begin with.\n// Which a reason may, too.\n"), []);
     }
 
@@ -378,6 +500,21 @@ mod tests {
         let planted = concat!("//! Nobody is to", "ld.\n// Retried until the node comes back.\nlet nobody = 1;");
         assert_eq!(kinds(planted), [Kind::Phrases, Kind::Phrases, Kind::Phrases]);
         assert_eq!(kinds("// Intelligent shears in the same hearing.\n"), []);
+    }
+
+    #[test]
+    fn phrases_count_in_texts_outside_of_tests() {
+        let lines = |text: &str| texts(text).into_iter().map(|violation| violation.line).collect::<Vec<_>>();
+        assert_eq!(lines("fn f() {\n    bail!(\"nobody {} waits\")\n}\n"), [2]);
+        assert_eq!(lines("const A: &str = r#\"it \"is gone\" now\"#;\nconst B: &str = \"so\n long ago\";\n"), [1, 2]);
+        assert!(lines("// Kubernetes: its words.\nconst A: &str = \"nobody waits\";\n").is_empty());
+        let data = "f(\"nobody\", '\"', 'a', b'\\'', \"so\"); // \"nobody waits\"\nfn g<'a>(a: &'a str) {}\n";
+        assert!(lines(data).is_empty());
+        assert_eq!(
+            lines("f(\"\\\"\", \"is gone now\");\nlet other = \"\";\n#[cfg(test)]\nmod tests {\n\"told so\"\n"),
+            [1]
+        );
+        assert!(is_test_file("crates/client/src/queue/tests.rs") && is_test_file("crates/cel/tests/main.rs"));
     }
 
     #[test]

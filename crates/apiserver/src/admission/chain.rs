@@ -106,6 +106,7 @@ impl Series {
             Operation::Delete => 2,
             Operation::Connect => 3,
         };
+        // Four operations, two steps and two outcomes make sixteen series: a lookup by labels would hash four texts.
         let index = operation | usize::from(step == Step::Validate) << 2 | usize::from(refused) << 3;
         if let Some(series) = self.0.get(index) {
             series.get_or_init(find).observe_duration(started.elapsed());
@@ -176,6 +177,7 @@ impl Chain {
             if !policies::needs_second_pass() && !webhooks::needs_second_pass() {
                 return Ok(());
             }
+            // Kubernetes: plugins of users run once more if a later one has changed the object that they saw.
             policies::begin_second_pass();
             webhooks::begin_second_pass();
             self.pass(attributes, object).await
@@ -203,6 +205,7 @@ impl Chain {
             let now = Instant::now();
             started.get_or_insert(now);
             result = link.plugin.mutate(attributes, object).await;
+            // The cache may lag behind a class or an account that the same client created a moment ago.
             if result.is_err() && link.registration.retries && self.cluster.catch_up().await {
                 result = link.plugin.mutate(attributes, object).await;
             }

@@ -1,9 +1,8 @@
-//! The cluster as plugins see it: objects, rights, features and the time, without the server.
+//! The cluster as plugins see it: objects, rights and the time, without the server.
 
 use std::sync::Arc;
 
 use ::clock::Clock;
-use api::features::Features;
 use api::json::Value;
 use api::time::Timestamp;
 use futures::future::BoxFuture;
@@ -22,7 +21,6 @@ use crate::storage::recorder::Recorder;
 use cache::Cache;
 
 /// The parts of the server that plugins may use.
-#[allow(dead_code, reason = "plugins that follow use all of it")]
 pub(crate) trait Cluster: Send + Sync {
     /// The objects, as of a moment ago.
     fn cache(&self) -> &Arc<Cache>;
@@ -57,9 +55,6 @@ pub(crate) trait Cluster: Send + Sync {
     /// Whether a built-in version is served.
     fn serves(&self, group: &str, version: &str) -> bool;
 
-    /// The features that are on.
-    fn features(&self) -> Features;
-
     /// The current time.
     fn now(&self) -> Timestamp;
 
@@ -79,7 +74,6 @@ impl dyn Cluster + '_ {
 }
 
 /// The parts of a running server.
-#[allow(dead_code, reason = "plugins that follow use all of it")]
 pub(crate) struct State {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cache: Arc<Cache>,
@@ -92,7 +86,6 @@ pub(crate) struct State {
     pub(crate) backends: Arc<Backends>,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) runtime_config: RuntimeConfig,
-    pub(crate) features: Features,
     pub(crate) clock: Clock,
     pub(crate) pod_security: Arc<pod_security::Setup>,
 }
@@ -140,10 +133,6 @@ impl Cluster for State {
 
     fn serves(&self, group: &str, version: &str) -> bool {
         self.runtime_config.serves(group, version)
-    }
-
-    fn features(&self) -> Features {
-        self.features
     }
 
     fn now(&self) -> Timestamp {

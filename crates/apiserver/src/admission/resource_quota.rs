@@ -118,7 +118,7 @@ async fn charge(
     if all.is_empty() {
         return Ok(());
     }
-    let is_claim = (resource.group, resource.plural) == ("resource.k8s.io", "resourceclaims");
+    let is_claim = resource.is(resources::RESOURCE_CLAIMS);
     let devices = if is_claim { devices(cluster, object) } else { Vec::new() };
     let counted = CountedChange { resource, object, old, devices: &devices };
     for (key, _) in all {
@@ -213,7 +213,7 @@ fn added(counted: CountedChange<'_>, quota: &Value) -> Result<Option<Object>> {
     if !scopes::match_all(resource, object, quota) {
         return Ok(None);
     }
-    if (resource.group, resource.plural) == ("", "pods") {
+    if resource.is(resources::PODS) {
         let missing = unspecified(object, hard);
         if !missing.is_empty() {
             let quota = metadata::name(quota);

@@ -171,7 +171,7 @@ impl Webhooks {
         Ok(compiled.candidates(attributes.resource_name(), operation(attributes.operation)))
     }
 
-    /// Whether a webhook is called for a request, and with which documents.
+    /// Returns the documents for a webhook's call, or none if the webhook is not called for the request.
     async fn invocation(
         &self,
         attributes: &Attributes<'_>,

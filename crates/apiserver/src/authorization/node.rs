@@ -99,7 +99,7 @@ impl NodeQuestion<'_> {
         self.target.asked_name()
     }
 
-    /// Whether the object concerns the node.
+    /// Checks that the object concerns the node.
     fn related(&self, kind: Kind) -> Result<(), RejectionReason> {
         if self.name().is_empty() {
             return refuse("No Object name found");

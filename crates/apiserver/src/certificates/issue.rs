@@ -249,7 +249,7 @@ fn alternatives(names: &AlternativeNames) -> Vec<Vec<u8>> {
     [texts(0x82, &names.dns), texts(0x81, &names.emails), addresses, texts(0x86, &names.uris)].concat()
 }
 
-/// Whether a request was signed with the key that it names.
+/// Checks that a request was signed with the key that it names.
 ///
 /// # Errors
 /// The reason, in Kubernetes' words. A signature of an unsupported kind is not valid.

@@ -45,7 +45,7 @@ pub(crate) struct BoundObjects {
     pub(crate) node: Option<Reference>,
 }
 
-/// For how long a token is good.
+/// The lifetime of a token.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lifetime {
     pub(crate) seconds: i64,

@@ -118,7 +118,7 @@ impl std::str::FromStr for PortRange {
 }
 
 pub(crate) fn is_service(resource: &Resource<'_>) -> bool {
-    (resource.group, resource.plural) == ("", "services")
+    resource.is(resources::SERVICES)
 }
 
 /// The keys that a service holds.

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 
 use api::json::Value;
 
+use super::parameters::{DELETE, FORCE, LIST, PRETTY, Parameter, WRITE};
 use super::schema_of_meta;
 use crate::resources::{Resource, Subresource};
 
 /// One method of one path.
 pub(crate) struct Operation {
     pub(crate) path: String,
-    /// In small letters.
+    /// The HTTP method in lower case.
     pub(crate) method: &'static str,
     /// Kubernetes' name of the action: `list`, `post` …
     pub(crate) action: &'static str,
@@ -20,63 +21,15 @@ pub(crate) struct Operation {
     pub(crate) description: String,
     /// Group, version and kind of the object; null for paths that are not resources.
     pub(crate) kind: Value,
-    /// The schema of what is sent.
+    /// The schema of the request body.
     pub(crate) body: Option<String>,
-    /// The schema of what is answered; none for text.
+    /// The schema of the response body; none for text.
     pub(crate) answer: Option<String>,
     pub(crate) codes: &'static [(&'static str, &'static str)],
     pub(crate) parameters: Vec<Parameter>,
-    /// Whether patches of the strategic kind are taken.
+    /// Whether the kind is built in, and accepts strategic merge patches.
     pub(crate) is_built_in: bool,
 }
-
-/// A query parameter.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) struct Parameter {
-    pub(crate) name: &'static str,
-    pub(crate) kind: &'static str,
-    pub(crate) description: &'static str,
-}
-
-const fn text(name: &'static str, description: &'static str) -> Parameter {
-    Parameter { name, kind: "string", description }
-}
-
-const fn flag(name: &'static str, description: &'static str) -> Parameter {
-    Parameter { name, kind: "boolean", description }
-}
-
-const fn number(name: &'static str, description: &'static str) -> Parameter {
-    Parameter { name, kind: "integer", description }
-}
-
-const PRETTY: Parameter = text("pretty", "With line breaks and indentation.");
-const DRY_RUN: Parameter = text("dryRun", "Nothing is stored. Only `All` is allowed.");
-const WRITE: [Parameter; 3] = [
-    DRY_RUN,
-    text("fieldManager", "Who comes to own the fields that change."),
-    text("fieldValidation", "What becomes of unknown and repeated fields: Ignore, Warn or Strict."),
-];
-const FORCE: Parameter = flag("force", "Takes fields from other managers. Only for apply.");
-const LIST: [Parameter; 10] = [
-    flag("allowWatchBookmarks", "Whether a watch sends bookmarks."),
-    text("continue", "Where the last page of a list ended."),
-    text("fieldSelector", "Only objects whose fields are so."),
-    text("labelSelector", "Only objects whose labels are so."),
-    number("limit", "The size of a page."),
-    text("resourceVersion", "What is read is at least as new."),
-    text("resourceVersionMatch", "How the version is meant: Exact or NotOlderThan."),
-    flag("sendInitialEvents", "Whether a watch begins with what is there."),
-    number("timeoutSeconds", "How long the request may last."),
-    flag("watch", "Changes instead of a list."),
-];
-const DELETE: [Parameter; 5] = [
-    DRY_RUN,
-    number("gracePeriodSeconds", "How long the object may take to go."),
-    flag("ignoreStoreReadErrorWithClusterBreakingPotential", "Deletes what cannot be read. Not supported."),
-    flag("orphanDependents", "Older than propagationPolicy."),
-    text("propagationPolicy", "What becomes of what the object owns: Orphan, Background or Foreground."),
-];
 
 const OK: (&str, &str) = ("200", "OK");
 const CREATED: (&str, &str) = ("201", "Created");

@@ -11,7 +11,8 @@ use std::sync::OnceLock;
 use api::json::{Object, Value};
 use bytes::Bytes;
 
-use super::operations::{DescribedResource, Operation, Parameter, by_path, common_parameters};
+use super::operations::{DescribedResource, Operation, by_path, common_parameters};
+use super::parameters::Parameter;
 use super::{TITLE, VERSION, described, is_known, schemas};
 use crate::clock;
 use crate::custom::{Edition, Snapshot};

@@ -4,7 +4,8 @@ pub(super) mod protobuf;
 
 use api::json::{Object, Value};
 
-use super::operations::{Operation, Parameter, by_path, common_parameters};
+use super::operations::{Operation, by_path, common_parameters};
+use super::parameters::Parameter;
 
 /// The paths of a document.
 pub(super) fn paths(operations: &[Operation]) -> Object {

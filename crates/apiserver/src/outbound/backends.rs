@@ -16,7 +16,7 @@ use cache::Cache;
 use cache::stored::ServedObject;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, RETRY_AFTER, USER_AGENT};
 
-/// A longer answer of a webhook is a failed call.
+/// Maximum length of a webhook's answer; a longer one fails the call.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 /// The start of an answer that the text of an HTTP error shows, as in client-go.
 const SHOWN_BYTES_MAX: usize = 2048;

@@ -122,7 +122,6 @@ impl Server {
             backends: backends.clone(),
             recorder,
             runtime_config: options.runtime_config.clone(),
-            features: options.features,
             clock: options.clock.clone(),
             pod_security: admission::pod_security::Setup::new(options.pod_security.clone(), metrics.registry()),
         });

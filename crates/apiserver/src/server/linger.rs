@@ -33,7 +33,7 @@ pub(super) struct Linger<S> {
     _tracked: Option<Arc<TrackedConnection>>,
 }
 
-/// Whether a stream is to linger.
+/// A flag that makes a stream linger.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LingerFlag(Arc<AtomicBool>);
 

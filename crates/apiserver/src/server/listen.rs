@@ -471,7 +471,7 @@ pub struct Connection {
     peer: Option<Peer>,
     /// None without a network.
     tracked: Option<Arc<TrackedConnection>>,
-    /// Whether the stream is drained for a client that is still sending.
+    /// Set once the stream is to be drained for a client that is still sending.
     lingers: LingerFlag,
 }
 

@@ -16,7 +16,7 @@ use crate::identity::User;
 
 /// Base memory of a watch. Batches up to half of it cost nothing more.
 const OWN: usize = 8 << 10;
-/// One user has this part of all.
+/// Divisor of the memory for all watches: the part that one user may hold.
 const USER_PART: usize = 4;
 /// Interval at which a watch that waits for memory checks again.
 const STEP: Duration = Duration::from_millis(50);
@@ -65,6 +65,7 @@ impl Memory {
             let mut users = self.users.lock();
             users.entry(user.name.as_str().into()).or_default().clone()
         };
+        // Administrators may use all of it, so that a watch for the repair of a cluster is not refused.
         let user_max = if user.is_in(GROUP_MASTERS) { self.max } else { self.max / USER_PART };
         let account = Account { memory: self.clone(), user: user.name.as_str().into(), user_max, of_user };
         let account = Arc::new(account);
@@ -102,7 +103,7 @@ impl Drop for Charge {
 impl Drop for Account {
     fn drop(&mut self) {
         let mut users = self.memory.users.lock();
-        // This account and the table hold the last two.
+        // This account and the table hold the last two references. The lock keeps a new watch from taking one meanwhile.
         if Arc::strong_count(&self.of_user) <= 2 {
             users.remove(&self.user);
         }

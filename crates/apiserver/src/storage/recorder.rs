@@ -11,6 +11,7 @@ use ::clock::Clock;
 use api::json::Value;
 use api::time::Timestamp;
 use cache::EVENTS_PREFIX;
+use cache::background::Tasks;
 use store::{Change, Guard, Store, Write};
 use telemetry::logs::chain;
 use tokio::time::Instant;
@@ -37,11 +38,12 @@ pub(crate) struct Recorder {
     lifetime: Duration,
     clock: Clock,
     last: Mutex<HashMap<(RegardingObject, &'static str), Instant>>,
+    tasks: Tasks,
 }
 
 impl Recorder {
     pub(crate) fn new(store: Arc<dyn Store>, lifetime: Duration, clock: Clock) -> Self {
-        Self { store, lifetime, clock, last: Mutex::default() }
+        Self { store, lifetime, clock, last: Mutex::default(), tasks: Tasks::default() }
     }
 
     /// Writes a warning in the background, unless the object had one of this reason a moment ago.
@@ -55,7 +57,7 @@ impl Recorder {
         let change = Change::Put { value, ttl: Some(self.lifetime) };
         let write = Write { key: format!("{EVENTS_PREFIX}default/{name}"), guard: Guard::Absent, change };
         let store = self.store.clone();
-        tokio::spawn(async move {
+        self.tasks.spawn("events of the server", async move {
             if let Err(error) = store.write(write).await {
                 tracing::warn!(err = %chain(&error), "Failed to write event");
             }

@@ -11,7 +11,7 @@ use super::modify::{Decision, ModifyResult, Proposal, modify};
 use super::update::spec_finalizers;
 use super::{Call, Selection, create, list};
 use crate::admission::{Attributes, Operation};
-use crate::resources::Resource;
+use crate::resources::{self, Resource};
 use crate::wire::answer::Answer;
 use crate::wire::deadline;
 use crate::wire::payload;
@@ -103,7 +103,7 @@ impl DeleteOptions {
             fields.insert("gracePeriodSeconds", grace);
         }
         // Kubernetes: a namespace is deleted on the condition that it is still the same.
-        let is_namespace = (resource.group, resource.plural) == ("", "namespaces");
+        let is_namespace = resource.is(resources::NAMESPACES);
         let uid = if is_namespace { Some(metadata::text(object, "uid").to_owned()) } else { None };
         let given = [("uid", &self.uid.clone().or(uid)), ("resourceVersion", &self.version)];
         let given = given.into_iter().filter_map(|(field, value)| Some((field, Value::from(value.as_deref()?))));
@@ -124,7 +124,7 @@ impl DeleteOptions {
 
     /// Returns warnings for a deletion of objects of a resource.
     fn warnings(&self, resource: &Resource<'_>) -> Vec<String> {
-        let orphans = (resource.group, resource.plural) == ("batch", "jobs") && self.propagation.is_empty();
+        let orphans = resource.is(resources::JOBS) && self.propagation.is_empty();
         let warning = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to \
                        remove them or set propagationPolicy=Orphan to suppress this warning";
         orphans.then(|| warning.to_owned()).into_iter().collect()
@@ -219,7 +219,7 @@ impl Proposal for Deletion<'_> {
         Box::pin(async move {
             let decision = decide(call, self.options, old)?;
             // Kubernetes: a pod that is being deleted anyway is not admitted again.
-            let is_namespace = (call.resource.group, call.resource.plural) == ("", "namespaces");
+            let is_namespace = call.resource.is(resources::NAMESPACES);
             let is_pending = (is_graceful(call.resource) || is_namespace) && matches!(decision, Decision::Keep);
             if let Some(name) = self.name.filter(|_| !is_pending) {
                 let options = || self.options.to_value(call.resource, old);
@@ -244,7 +244,7 @@ fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decis
         return Ok(Decision::Put(definition));
     }
     let finalizers = finalizers_after(resource, options, old);
-    let is_namespace = (resource.group, resource.plural) == ("", "namespaces");
+    let is_namespace = resource.is(resources::NAMESPACES);
     let waits = !finalizers.is_empty() || is_namespace && !spec_finalizers(old).is_empty();
     let grace = grace_seconds(resource, options, old);
     let mut object = old.clone();
@@ -287,7 +287,7 @@ fn decide(call: &Call<'_>, options: &DeleteOptions, old: &Value) -> Result<Decis
 }
 
 fn is_graceful(resource: &Resource<'_>) -> bool {
-    (resource.group, resource.plural) == ("", "pods")
+    resource.is(resources::PODS)
 }
 
 /// Grace period of an object.
@@ -311,13 +311,14 @@ fn finalizers_after(resource: &Resource<'_>, options: &DeleteOptions, object: &V
     const ORPHAN: &str = "orphan";
     const FOREGROUND: &str = "foregroundDeletion";
     let mut finalizers = metadata::finalizers(object);
-    let by_default = (resource.group, resource.plural) == ("batch", "jobs");
+    // Kubernetes: the pods of a job stay if the request does not say otherwise, which kubectl always does.
+    let orphans_by_default = resource.is(resources::JOBS);
     let wanted = match options.propagation.as_str() {
         "Orphan" => Some(ORPHAN),
         "Foreground" => Some(FOREGROUND),
         "Background" => None,
         _ if finalizers.iter().any(|it| it == ORPHAN || it == FOREGROUND) => return finalizers,
-        _ => by_default.then_some(ORPHAN),
+        _ => orphans_by_default.then_some(ORPHAN),
     };
     finalizers.retain(|it| it != ORPHAN && it != FOREGROUND);
     finalizers.extend(wanted.map(ToOwned::to_owned));

@@ -11,7 +11,7 @@ use registry::printers::{Column, Printer, SCALES, row_conditions};
 
 pub(crate) use self::rows::{Rows, is_sorted, sort};
 use crate::custom::serving::ServedVersion;
-use crate::resources::Resource;
+use crate::resources::{self, Resource};
 use crate::state::Server;
 use crate::verbs::{Call, partial_metadata};
 use crate::wire::answer::Answer;
@@ -127,7 +127,7 @@ fn table(version: &str, metadata: Object, printer: Option<&Printer>, rows: Vec<V
 fn column(column: &Column) -> Value {
     api::json!({
         "name": (column.name), "type": (column.kind), "format": (column.format()),
-        "description": (column.description), "priority": (i64::from(column.priority))
+        "description": (&*column.description.text()), "priority": (i64::from(column.priority))
     })
 }
 

@@ -10,6 +10,7 @@ use super::create::normalize;
 use super::modify::{Decision, ModifyResult, Proposal, modify};
 use super::{Call, create, ownership};
 use crate::admission::{Attributes, Operation};
+use crate::resources;
 use crate::wire::answer::Answer;
 use crate::wire::payload::{self, DecodedBody, FieldValidation};
 use crate::wire::status::{Failure, Result};
@@ -146,7 +147,7 @@ impl Preconditions {
         Ok(Self { version, uid: metadata::text(object, "uid").to_owned() })
     }
 
-    /// Whether it is the stored object.
+    /// Checks that the UID is that of the stored object.
     fn check_uid(&self, call: &Call<'_>, old: &Value) -> Result<()> {
         let uid = metadata::text(old, "uid");
         if !self.uid.is_empty() && self.uid != uid {
@@ -155,7 +156,7 @@ impl Preconditions {
         Ok(())
     }
 
-    /// Whether it is the stored object as it is now.
+    /// Checks that the resource version is that of the stored object.
     fn check_version(&self, call: &Call<'_>, old: &Value) -> Result<()> {
         let is_set = !matches!(self.version.as_str(), "" | "0");
         if is_set && self.version != metadata::text(old, "resourceVersion") {
@@ -267,7 +268,7 @@ pub(super) async fn change(call: &Call<'_>, change: Change<'_>, old: &Value) -> 
     let Change { mut object, given_empty, based_on, subresource, tracking, dry_run, is_whole } = change;
     let resource = call.resource;
     // The parts of pods take only what they are about.
-    let is_part_of_pod = (resource.group, resource.plural) == ("", "pods") && !subresource.is_empty();
+    let is_part_of_pod = resource.is(resources::PODS) && !subresource.is_empty();
     let rules = call.rules();
     let judged = !is_part_of_pod && rules.judges_metadata();
     // A patch may name the object that it is for, and cannot make it another one.
@@ -361,7 +362,7 @@ pub(super) async fn change(call: &Call<'_>, change: Change<'_>, old: &Value) -> 
     }
     if metadata::is_deleting(&object) && metadata::finalizers(&object).is_empty() {
         let grace = object.i64_at(&["metadata", "deletionGracePeriodSeconds"]);
-        let is_namespace = (resource.group, resource.plural) == ("", "namespaces");
+        let is_namespace = resource.is(resources::NAMESPACES);
         let waits = is_namespace && !spec_finalizers(&object).is_empty();
         if grace.unwrap_or_default() == 0 && !waits {
             let version = metadata::text(old, "resourceVersion").to_owned();

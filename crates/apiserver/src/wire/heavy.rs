@@ -23,7 +23,7 @@ type Job = Box<dyn FnOnce() + Send>;
 thread_local! {
     /// Whether this is one of the threads.
     static IS_HEAVY: Cell<bool> = const { Cell::new(false) };
-    /// Whether the result of the work that this thread does is still waited for.
+    /// Reports whether a caller still waits for the result of the work on this thread.
     static IS_WANTED: RefCell<Option<WantedFn>> = const { RefCell::new(None) };
 }
 

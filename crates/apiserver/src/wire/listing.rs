@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use crate::wire::budget::Charge;
 use crate::wire::heavy::Threads;
 
-/// This many pieces of one answer are made at a time.
+/// Number of pieces of one answer that are encoded concurrently.
 pub(crate) const AHEAD: usize = 2;
 /// A client that does not take a piece for this long is slow.
 const SLOW_AFTER: Duration = Duration::from_secs(1);

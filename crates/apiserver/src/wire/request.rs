@@ -46,7 +46,7 @@ impl Query {
         self.0.iter().any(|(it, _)| it == key)
     }
 
-    /// A truth value: what cannot be read counts as true, as in Kubernetes' own conversion.
+    /// A boolean parameter: an unreadable value counts as true, as in Kubernetes' own conversion.
     #[must_use]
     pub fn flag(&self, key: &str) -> bool {
         self.has(key) && !matches!(self.get(key).to_lowercase().as_str(), "false" | "0")

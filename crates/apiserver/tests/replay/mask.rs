@@ -27,7 +27,8 @@ fn walk(value: &mut Value, key: &str) {
                 if generated && field == "name" {
                     *value = "<generated>".into();
                 } else if key == "columnDefinitions" && field == "description" {
-                    // The recordings leave out the descriptions of columns, and only those.
+                    // The recordings have this text instead of Kubernetes' descriptions of columns, which the tests of
+                    // `registry::printers` check.
                     *value = "<text>".into();
                 } else {
                     let key = field;

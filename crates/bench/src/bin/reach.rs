@@ -89,18 +89,18 @@ async fn run(arguments: Arguments) -> anyhow::Result<()> {
         "| {} pods on {} nodes | changes | processors | for each change |\n|---|---|---|---|",
         settings.pods, settings.nodes
     );
-    row("nobody watches", measured.alone);
-    row("all watch, nothing happens", measured.idle);
+    row("no watchers", measured.alone);
+    row("all watch, no changes", measured.idle);
     row("all watch", measured.watched);
     println!("\neach of {} changes came to the watcher of its node, once, and to no other", measured.watched.changes);
     println!(
-        "a watcher that starts over is told of {} pods after {:.2} ms, for {:.0} µs of the server",
+        "a watcher that starts over receives {} pods after {:.2} ms, for {:.0} µs of the server",
         measured.restart_events,
         measured.restart.as_secs_f64() * 1e3,
         measured.restart_processor_seconds * 1e6
     );
     if let Some(history) = measured.history {
-        println!("a watcher {:.0} s behind goes on, at {} changes/s", history.as_secs_f64(), arguments.history_changes);
+        println!("a watcher {:.0} s behind resumes, at {} changes/s", history.as_secs_f64(), arguments.history_changes);
     }
     let [filled, end] = measured.resident_bytes.map(|bytes| size(bytes.unwrap_or_default() as f64));
     println!("memory with all pods {filled}, at the end {end}");

@@ -153,7 +153,7 @@ async fn run(arguments: Arguments) -> Result<()> {
     for (phase, name) in ["create", "roll"].into_iter().enumerate() {
         let before = Writes::so_far(&mut watcher, endpoint).await?;
         let process = arguments.process.to_string();
-        let time = || processor_seconds(&process).context("the process is gone");
+        let time = || processor_seconds(&process).context("the process has ended");
         let (started, used) = (Instant::now(), time()?);
         send_all(endpoint, count, replicas, phase).await?;
         let mut deepest = 0.0_f64;
@@ -177,7 +177,7 @@ async fn run(arguments: Arguments) -> Result<()> {
         }
         let (took, used) = (started.elapsed().as_secs_f64(), time()? - used);
         let writes = Writes::so_far(&mut watcher, endpoint).await?.since(&before);
-        let memory = resident_bytes_of(arguments.process).context("the process is gone")? / (1 << 20);
+        let memory = resident_bytes_of(arguments.process).context("the process has ended")? / (1 << 20);
         println!(
             "{name:<8}{took:>8.1}{used:>13.1}{:>12.2}{:>16.2}{:>9.2}{deepest:>15}{memory:>11}",
             used * 1000.0 / pods,

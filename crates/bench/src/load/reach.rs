@@ -256,7 +256,7 @@ async fn history(target: &Target, changer: &mut Changer, settings: Settings) -> 
             next_chunk(&mut connection, &mut chunk).await?.context("the watch ended")?;
             if find(&chunk, br#"{"type":"ERROR""#).is_some() {
                 let text = String::from_utf8_lossy(&chunk);
-                bail!("after {changes} changes in {age:?} a watcher cannot go on: {text}");
+                bail!("after {changes} changes in {age:?} a watcher cannot resume: {text}");
             }
             tally.read(0, &chunk);
         }
@@ -264,7 +264,7 @@ async fn history(target: &Target, changer: &mut Changer, settings: Settings) -> 
     };
     match tokio::time::timeout(settings.history.max(ARRIVAL), read).await {
         Ok(read) => read?,
-        Err(_) => bail!("a watcher {age:?} behind was told only {} of {changes} changes", tally.reported()),
+        Err(_) => bail!("a watcher {age:?} behind received only {} of {changes} changes", tally.reported()),
     }
     tally.check(changes)?;
     let rate = changes as f64 / age.as_secs_f64();

@@ -73,7 +73,7 @@ impl Tally {
         u64::try_from(self.counts().reported.len()).unwrap_or(u64::MAX)
     }
 
-    /// Whether all changes came as they should.
+    /// Checks that each change arrived once, at the watcher of its node.
     ///
     /// # Errors
     /// What came instead.
@@ -83,7 +83,9 @@ impl Tally {
             return Ok(());
         }
         let (repeated, astray) = (counts.repeated, counts.astray);
-        bail!("of {changes} changes watchers were told {reported}, {repeated} of them again, and {astray} not theirs")
+        bail!(
+            "watchers received {reported} of {changes} changes, {repeated} of them repeatedly, and {astray} changes of other nodes"
+        )
     }
 }
 

@@ -390,7 +390,7 @@ impl Cluster {
     async fn rejected(&self, count: usize) -> Result<()> {
         let begun = Instant::now();
         while self.events().await? < count {
-            ensure!(begun.elapsed() < TIMEOUT, "pods that fit nowhere were not told so in time");
+            ensure!(begun.elapsed() < TIMEOUT, "pods that fit nowhere were not rejected in time");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         Ok(())

@@ -89,7 +89,7 @@ impl Device {
         Device { driver: driver.into(), ..Device::default() }
     }
 
-    /// Whether the device can be allocated to several claims at once.
+    /// Sets whether the device can be allocated to several claims at once.
     #[must_use]
     pub fn allow_multiple_allocations(mut self, allowed: bool) -> Self {
         self.allow_multiple_allocations = allowed;

@@ -136,7 +136,7 @@ impl Bindings {
         }
     }
 
-    /// Whether `variable`, or the type bound to it, is compatible with `other`.
+    /// Checks that `variable`, or the type bound to it, is compatible with `other`.
     fn substitutes(&mut self, other: View<'_>, variable: View<'_>, slot: Slot) -> Substitution {
         if is_exact(other, variable) {
             return Substitution::Valid;

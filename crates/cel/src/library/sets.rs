@@ -113,7 +113,7 @@ impl<'o, 'v> KnownElements<'o, 'v> {
     }
 }
 
-/// Whether a list has an element that equals this one.
+/// Searches a list for an element that equals this one.
 fn has<'v>(list: &KnownElements<'_, 'v>, element: &Value<'v>) -> Verdict {
     match (list, element) {
         (KnownElements::Part(list), element) => list.holds(element),

@@ -16,7 +16,7 @@ enum LookupKind {
     Value,
     /// The value, if there is one.
     Maybe,
-    /// Whether there is one.
+    /// The presence of the value.
     Presence,
 }
 

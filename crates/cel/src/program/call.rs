@@ -17,7 +17,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         }
     }
 
-    /// Whether a call's predicate holds.
+    /// Evaluates a call as a predicate.
     #[inline(always)]
     pub(super) fn test_call(&mut self, call: &'a CallNode) -> Result<TestResult<'a>, EvalError> {
         match self.ask(call) {

@@ -282,7 +282,7 @@ impl<'m, 'a, T: Tracer<'a>> Machine<'m, 'a, T> {
         }
     }
 
-    /// Whether a predicate holds.
+    /// Evaluates a predicate.
     #[inline(always)]
     pub(super) fn test(&mut self, node: &'a Node) -> Result<TestResult<'a>, EvalError> {
         match &node.kind {

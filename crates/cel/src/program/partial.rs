@@ -155,7 +155,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         })
     }
 
-    /// Whether something that is not known is one of some constants.
+    /// Tests an unknown operand for membership in a list of constants.
     #[cold]
     pub(super) fn test_unknown_member(
         &mut self,

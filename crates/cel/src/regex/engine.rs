@@ -126,6 +126,12 @@ impl Engines {
         self.capturer.get_or_init(build).as_ref().map_err(|error| *error)
     }
 
+    /// Whether a match test uses a DFA.
+    #[cfg(test)]
+    pub(super) fn has_matcher(&self) -> bool {
+        self.build_matcher().is_some()
+    }
+
     fn build_matcher(&self) -> Option<Matcher> {
         let ParsedPattern { tree, root, .. } = &self.parsed;
         // Nothing finds a plain text faster than a search for that text.

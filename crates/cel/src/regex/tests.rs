@@ -209,3 +209,25 @@ fn clones_share_and_cross_threads() {
     assert!(regex.is_match("a").unwrap());
     assert_eq!(format!("{regex} {regex:?}"), r#"^a+$ Regex("^a+$")"#);
 }
+
+/// The recorded patterns, by the engine that finds positions. The counts are quoted in `docs/decisions/0010`.
+#[test]
+fn few_recorded_patterns_need_the_program() {
+    let files =
+        [include_str!("../../tests/data/regex/golden.jsonl"), include_str!("../../tests/data/regex/patterns.jsonl")];
+    let cases = files.iter().flat_map(|file| file.lines()).map(serde_json::from_str::<serde_json::Value>);
+    let mut patterns: Vec<String> = cases.map(|case| case.unwrap()["pattern"].as_str().unwrap().to_owned()).collect();
+    patterns.sort();
+    patterns.dedup();
+    let (mut by_dfa, mut by_automata, mut by_program) = (0, 0, Vec::new());
+    for pattern in patterns {
+        let Ok(regex) = Regex::new(&pattern) else { continue };
+        by_dfa += usize::from(regex.inner.engines.has_matcher());
+        match regex.inner.engines.finder().unwrap() {
+            Engine::Automata(_) => by_automata += 1,
+            Engine::Program(_) => by_program.push(pattern),
+        }
+    }
+    assert_eq!((by_dfa, by_automata), (203, 300));
+    assert_eq!(by_program, ["((a{1000}){0}){1000}"]);
+}

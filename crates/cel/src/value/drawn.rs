@@ -199,7 +199,7 @@ impl<'a> PartialList<'a> {
         Some(union.finish())
     }
 
-    /// Whether there is an element that equals this one.
+    /// Searches for an element that equals this one.
     pub fn holds(&self, element: &Value<'a>) -> Verdict {
         let found = self.quantify(true, |_, member| Ok(element.can_equal(&member.value)));
         found.unwrap_or(Verdict::ANY | Verdict::FATAL)

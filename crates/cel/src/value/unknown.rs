@@ -19,7 +19,7 @@ pub struct UnknownValue<'a> {
     shape: Option<Arc<Shape<'a>>>,
 }
 
-/// Whether there may be no value at all.
+/// The possibility that there is no value at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FailureChance {
     /// The value certainly exists.
@@ -84,7 +84,7 @@ impl<'a> UnknownValue<'a> {
         self.shape.as_deref()
     }
 
-    /// Whether there may be no value at all.
+    /// The possibility that there is no value at all.
     pub fn failing(&self) -> FailureChance {
         self.failing
     }
@@ -194,7 +194,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether the value can equal another one, with the semantics of `in`: incomparable values are not equal.
+    /// Compares a possible value with another one, with the semantics of `in`: incomparable values are not equal.
     pub(crate) fn can_equal(&self, other: &Value<'a>) -> Verdict {
         if !matches!(self, Value::Unknown(_)) && !matches!(other, Value::Unknown(_)) {
             return match self.equals_in_evaluation(other) {

@@ -59,7 +59,7 @@ struct Player<'a> {
     cluster: &'a Cluster,
     client: Client,
     namespace: String,
-    /// Whether the scenario begins without a namespace, or with its creation.
+    /// The start of the scenario: without a namespace, or with its creation.
     mode: String,
     /// Start of the record.
     from: usize,

@@ -80,7 +80,7 @@ pub(crate) struct Connections<C> {
     free: Arc<Semaphore>,
     open: Mutex<Vec<Connection<C>>>,
     waits: Arc<Waits>,
-    /// Whether the last request had to wait: only the first of several is logged.
+    /// Set while requests have to wait: only the first of several is logged.
     is_full: AtomicBool,
 }
 

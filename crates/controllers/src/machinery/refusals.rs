@@ -49,7 +49,7 @@ pub struct WantedObject<'a> {
     pub generation: i64,
 }
 
-/// Whether one may try.
+/// The permission to try.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Turn {
     /// Now.
@@ -77,11 +77,11 @@ struct HeldParty {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AwaitedChange {
-    /// The end of the reason.
+    /// The reason of the rejection no longer exists.
     Reason,
-    /// The time of its first attempt.
+    /// The first attempt, at this time.
     First(Instant),
-    /// A turn: the reason no longer exists.
+    /// A turn, after the reason has ceased to exist.
     Turn,
     /// A turn at this time.
     Time(Instant),
@@ -138,7 +138,7 @@ impl Refusals {
         self.state.lock()
     }
 
-    /// Whether `who` may try a creation.
+    /// Returns the permission of `who` to try a creation.
     pub fn ask(&self, who: &Party, wanted: WantedObject<'_>, now: Instant) -> Turn {
         let mut state = self.lock();
         if state.held.get(who).is_some_and(|it| it.generation != wanted.generation) {

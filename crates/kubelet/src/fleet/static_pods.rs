@@ -42,7 +42,7 @@ const SOON: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(super) struct StaticPods {
     pods: Mutex<HashMap<Key, Entry>>,
-    /// Whether the files have been read once, so that missing pods do not exist.
+    /// Set once the files have been read, so that missing pods do not exist.
     is_known: AtomicBool,
 }
 

@@ -22,7 +22,7 @@ pub(crate) struct Rules<'a> {
     pub(crate) cel: Cel<'a>,
 }
 
-/// Whether a place takes expressions.
+/// The rule of a place for expressions.
 #[derive(Clone, Copy)]
 pub(crate) enum Cel<'a> {
     /// The place never does.

@@ -3,10 +3,11 @@
 use api::json::Value;
 use api::time::Timestamp;
 
-use super::{AGE, NAME, PLAIN, Printer, age, label_text, name, or, or_none, since, text, wide};
+use super::Description::{Field, Text};
+use super::{AGE, Column, NAME, PLAIN, Printer, age, label_text, name, or, or_none, since, text, wide};
 
 pub(crate) const NAMESPACES: Printer = Printer {
-    columns: &[NAME, text("Status", "Whether it is active or going away."), AGE],
+    columns: &[NAME, text("Status", Text("The status of the namespace")), AGE],
     cells: |it, now| vec![name(it), or(it, &["status", "phase"], ""), age(it, now)],
     ..PLAIN
 };
@@ -17,13 +18,18 @@ fn entries(object: &Value) -> i64 {
 }
 
 pub(crate) const CONFIG_MAPS: Printer = Printer {
-    columns: &[NAME, text("Data", "How many entries it has."), AGE],
+    columns: &[NAME, text("Data", Field("io.k8s.api.core.v1.ConfigMap", "data")), AGE],
     cells: |it, now| vec![name(it), entries(it).into(), age(it, now)],
     ..PLAIN
 };
 
 pub(crate) const SECRETS: Printer = Printer {
-    columns: &[NAME, text("Type", "What kind of secret it is."), text("Data", "How many entries it has."), AGE],
+    columns: &[
+        NAME,
+        text("Type", Field("io.k8s.api.core.v1.Secret", "type")),
+        text("Data", Field("io.k8s.api.core.v1.Secret", "data")),
+        AGE,
+    ],
     cells: |it, now| vec![name(it), or(it, &["type"], ""), entries(it).into(), age(it, now)],
     ..PLAIN
 };
@@ -31,12 +37,12 @@ pub(crate) const SECRETS: Printer = Printer {
 pub(crate) const SERVICES: Printer = Printer {
     columns: &[
         NAME,
-        text("Type", "How it is exposed."),
-        text("Cluster-IP", "Its address inside the cluster."),
-        text("External-IP", "Its addresses outside."),
-        text("Port(s)", "Its ports."),
+        text("Type", Field("io.k8s.api.core.v1.ServiceSpec", "type")),
+        text("Cluster-IP", Field("io.k8s.api.core.v1.ServiceSpec", "clusterIP")),
+        text("External-IP", Field("io.k8s.api.core.v1.ServiceSpec", "externalIPs")),
+        text("Port(s)", Field("io.k8s.api.core.v1.ServiceSpec", "ports")),
         AGE,
-        wide("Selector", "Which pods it leads to."),
+        wide("Selector", Field("io.k8s.api.core.v1.ServiceSpec", "selector")),
     ],
     cells: |it, now| {
         vec![
@@ -91,21 +97,16 @@ fn ports(service: &Value) -> String {
 
 pub(crate) const EVENTS: Printer = Printer {
     columns: &[
-        text("Last Seen", "When it happened last."),
-        text("Type", "Normal or Warning."),
-        text("Reason", "Why, in one word."),
-        text("Object", "What it is about."),
-        wide("Subobject", "The part that it is about."),
-        wide("Source", "Who says so."),
-        text("Message", "What happened."),
-        wide("First Seen", "When it happened first."),
-        wide("Count", "How often it happened."),
-        super::Column {
-            name: "Name",
-            kind: "string",
-            description: "Name must be unique within a namespace.",
-            priority: 1,
-        },
+        text("Last Seen", Field("io.k8s.api.core.v1.Event", "lastTimestamp")),
+        text("Type", Field("io.k8s.api.core.v1.Event", "type")),
+        text("Reason", Field("io.k8s.api.core.v1.Event", "reason")),
+        text("Object", Field("io.k8s.api.core.v1.Event", "involvedObject")),
+        wide("Subobject", Field("io.k8s.api.core.v1.ObjectReference", "fieldPath")),
+        wide("Source", Field("io.k8s.api.core.v1.Event", "source")),
+        text("Message", Field("io.k8s.api.core.v1.Event", "message")),
+        wide("First Seen", Field("io.k8s.api.core.v1.Event", "firstTimestamp")),
+        wide("Count", Field("io.k8s.api.core.v1.Event", "count")),
+        Column { priority: 1, ..NAME },
     ],
     cells: event,
     ..PLAIN

@@ -2,16 +2,17 @@
 
 use api::json::Value;
 
+use super::Description::{Field, Text};
 use super::{AGE, NAME, PLAIN, Printer, age, condition, name, or, text};
 
 pub(crate) const SCHEMAS: Printer = Printer {
     columns: &[
         NAME,
-        text("PriorityLevel", "The priority level of requests that match."),
-        text("MatchingPrecedence", "Of several schemas that match, the one with the lowest number counts."),
-        text("DistinguisherMethod", "What makes a flow of its own."),
+        text("PriorityLevel", Field("io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationReference", "name")),
+        text("MatchingPrecedence", Field("io.k8s.api.flowcontrol.v1.FlowSchemaSpec", "matchingPrecedence")),
+        text("DistinguisherMethod", Field("io.k8s.api.flowcontrol.v1.FlowSchemaSpec", "distinguisherMethod")),
         AGE,
-        text("MissingPL", "Whether the priority level does not exist."),
+        text("MissingPL", Text("references a broken or non-existent PriorityLevelConfiguration")),
     ],
     cells: |it, now| {
         vec![
@@ -29,11 +30,14 @@ pub(crate) const SCHEMAS: Printer = Printer {
 pub(crate) const LEVELS: Printer = Printer {
     columns: &[
         NAME,
-        text("Type", "Whether the level is limited."),
-        text("NominalConcurrencyShares", "The part of all seats that belongs to the level."),
-        text("Queues", "How many queues there are."),
-        text("HandSize", "How many of them one flow uses."),
-        text("QueueLengthLimit", "How many requests wait in one queue."),
+        text("Type", Field("io.k8s.api.flowcontrol.v1.PriorityLevelConfigurationSpec", "type")),
+        text(
+            "NominalConcurrencyShares",
+            Field("io.k8s.api.flowcontrol.v1.LimitedPriorityLevelConfiguration", "nominalConcurrencyShares"),
+        ),
+        text("Queues", Field("io.k8s.api.flowcontrol.v1.QueuingConfiguration", "queues")),
+        text("HandSize", Field("io.k8s.api.flowcontrol.v1.QueuingConfiguration", "handSize")),
+        text("QueueLengthLimit", Field("io.k8s.api.flowcontrol.v1.QueuingConfiguration", "queueLengthLimit")),
         AGE,
     ],
     cells: |it, now| {

@@ -2,6 +2,7 @@
 
 use api::json::Value;
 
+use super::Description::{Field, Text};
 use super::{AGE, NAME, PLAIN, Printer, age, joined, name, or, or_none, selector_text, text};
 
 /// At most this many items are shown in a cell.
@@ -18,7 +19,7 @@ fn some_of(items: &[String]) -> String {
 }
 
 pub(crate) const ENDPOINTS: Printer = Printer {
-    columns: &[NAME, text("Endpoints", "Where the service is."), AGE],
+    columns: &[NAME, text("Endpoints", Field("io.k8s.api.core.v1.Endpoints", "subsets")), AGE],
     cells: |it, now| {
         let subsets = it.list("subsets");
         let mut all = Vec::new();
@@ -48,9 +49,9 @@ pub(crate) const ENDPOINTS: Printer = Printer {
 pub(crate) const ENDPOINT_SLICES: Printer = Printer {
     columns: &[
         NAME,
-        text("AddressType", "What the addresses are."),
-        text("Ports", "The ports of all endpoints."),
-        text("Endpoints", "The addresses."),
+        text("AddressType", Field("io.k8s.api.discovery.v1.EndpointSlice", "addressType")),
+        text("Ports", Field("io.k8s.api.discovery.v1.EndpointSlice", "ports")),
+        text("Endpoints", Field("io.k8s.api.discovery.v1.EndpointSlice", "endpoints")),
         AGE,
     ],
     cells: |it, now| {
@@ -69,10 +70,10 @@ pub(crate) const ENDPOINT_SLICES: Printer = Printer {
 pub(crate) const INGRESSES: Printer = Printer {
     columns: &[
         NAME,
-        text("Class", "Which controller serves it."),
-        text("Hosts", "The hosts of its rules."),
-        text("Address", "Where it can be reached."),
-        text("Ports", "The ports of its hosts."),
+        text("Class", Text("The name of the IngressClass resource that should be used for additional configuration")),
+        text("Hosts", Text("Hosts that incoming requests are matched against before the ingress rule")),
+        text("Address", Text("Address is a list containing ingress points for the load-balancer")),
+        text("Ports", Text("Ports of TLS configurations that open")),
         AGE,
     ],
     cells: |it, now| {
@@ -122,7 +123,12 @@ fn hosts(rules: &[Value]) -> String {
 }
 
 pub(crate) const INGRESS_CLASSES: Printer = Printer {
-    columns: &[NAME, text("Controller", "Who serves it."), text("Parameters", "What configures it."), AGE],
+    columns: &[
+        NAME,
+        text("Controller", Text("Controller that is responsible for handling this class")),
+        text("Parameters", Text("A reference to a resource with additional parameters")),
+        AGE,
+    ],
     cells: |it, now| {
         let default = it.at(&["metadata", "annotations", "ingressclass.kubernetes.io/is-default-class"]);
         let mut shown = it.text_at(&["metadata", "name"]).to_owned();
@@ -141,13 +147,13 @@ pub(crate) const INGRESS_CLASSES: Printer = Printer {
 };
 
 pub(crate) const POLICIES: Printer = Printer {
-    columns: &[NAME, text("Pod-Selector", "The pods that it is for."), AGE],
+    columns: &[NAME, text("Pod-Selector", Field("io.k8s.api.networking.v1.NetworkPolicySpec", "podSelector")), AGE],
     cells: |it, now| vec![name(it), selector_text(it.at(&["spec", "podSelector"])).into(), age(it, now)],
     ..PLAIN
 };
 
 pub(crate) const SERVICE_RANGES: Printer = Printer {
-    columns: &[NAME, text("CIDRs", "The ranges."), AGE],
+    columns: &[NAME, text("CIDRs", Field("io.k8s.api.networking.v1.ServiceCIDRSpec", "cidrs")), AGE],
     cells: |it, now| {
         let ranges: Vec<&str> = it.list_at(&["spec", "cidrs"]).iter().filter_map(Value::as_str).collect();
         vec![name(it), ranges.join(",").into(), age(it, now)]
@@ -156,7 +162,7 @@ pub(crate) const SERVICE_RANGES: Printer = Printer {
 };
 
 pub(crate) const ADDRESSES: Printer = Printer {
-    columns: &[NAME, text("ParentRef", "What uses it."), AGE],
+    columns: &[NAME, text("ParentRef", Field("io.k8s.api.networking.v1.IPAddressSpec", "parentRef")), AGE],
     cells: |it, now| {
         let parent = it.at(&["spec", "parentRef"]).filter(|it| !it.is_null()).map(|parent| {
             let text = |field| parent.text(field);
@@ -171,7 +177,12 @@ pub(crate) const ADDRESSES: Printer = Printer {
 };
 
 pub(crate) const API_SERVICES: Printer = Printer {
-    columns: &[NAME, text("Service", "Who serves it."), text("Available", "Whether it is served."), AGE],
+    columns: &[
+        NAME,
+        text("Service", Text("The reference to the service that hosts this API endpoint.")),
+        text("Available", Text("Whether this service is available.")),
+        AGE,
+    ],
     cells: |it, now| {
         let service = it.at(&["spec", "service"]).filter(|it| !it.is_null()).map(|service| {
             let text = |field| service.text(field);
@@ -198,9 +209,9 @@ pub(crate) const API_SERVICES: Printer = Printer {
 pub(crate) const POD_TEMPLATES: Printer = Printer {
     columns: &[
         NAME,
-        text("Containers", "The names of its containers."),
-        text("Images", "Their images."),
-        text("Pod Labels", "The labels of its pods."),
+        text("Containers", Text("Names of each container in the template.")),
+        text("Images", Text("Images referenced by each container in the template.")),
+        text("Pod Labels", Text("The labels for the pod template.")),
     ],
     cells: |it, _| {
         let containers = it.list_at(&["template", "spec", "containers"]);
@@ -215,7 +226,7 @@ pub(crate) const POD_TEMPLATES: Printer = Printer {
 };
 
 pub(crate) const TRUST_BUNDLES: Printer = Printer {
-    columns: &[NAME, text("SignerName", "Whose certificates it holds.")],
+    columns: &[NAME, text("SignerName", Field("io.k8s.api.certificates.v1.ClusterTrustBundleSpec", "signerName"))],
     cells: |it, _| vec![name(it), or_none(it, &["spec", "signerName"])],
     ..PLAIN
 };

@@ -3,20 +3,21 @@
 use api::json::Value;
 use api::time::Timestamp;
 
+use super::Description::{Field, Text};
 use super::{AGE, NAME, PLAIN, Printer, age, condition, name, or, text, wide};
 
 pub(crate) const PRINTER: Printer = Printer {
     columns: &[
         NAME,
-        text("Status", "Whether the node is ready, and takes pods."),
-        text("Roles", "The roles of the node."),
+        text("Status", Text("The status of the node")),
+        text("Roles", Text("The roles of the node")),
         AGE,
-        text("Version", "The version of its kubelet."),
-        wide("Internal-IP", "Its address inside the cluster."),
-        wide("External-IP", "Its address outside."),
-        wide("OS-Image", "Its operating system."),
-        wide("Kernel-Version", "Its kernel."),
-        wide("Container-Runtime", "What runs its containers."),
+        text("Version", Field("io.k8s.api.core.v1.NodeSystemInfo", "kubeletVersion")),
+        wide("Internal-IP", Field("io.k8s.api.core.v1.NodeStatus", "addresses")),
+        wide("External-IP", Field("io.k8s.api.core.v1.NodeStatus", "addresses")),
+        wide("OS-Image", Field("io.k8s.api.core.v1.NodeSystemInfo", "osImage")),
+        wide("Kernel-Version", Field("io.k8s.api.core.v1.NodeSystemInfo", "kernelVersion")),
+        wide("Container-Runtime", Field("io.k8s.api.core.v1.NodeSystemInfo", "containerRuntimeVersion")),
     ],
     cells,
     ..PLAIN

@@ -3,19 +3,26 @@
 use api::json::Value;
 use api::time::Timestamp;
 
+use super::Description::{Field, Text};
 use super::{
-    AGE, Column, NAME, PLAIN, Printer, age, condition, human_duration, name, number, or, or_none, since, text,
+    AGE, Column, Description, NAME, PLAIN, Printer, age, condition, human_duration, name, number, or, or_none, since,
+    text,
 };
 
-const fn flag(name: &'static str, description: &'static str, priority: u8) -> Column {
+const fn flag(name: &'static str, description: Description, priority: u8) -> Column {
     Column { name, kind: "boolean", description, priority }
 }
 
 pub(crate) const QUOTAS: Printer = Printer {
     columns: &[
         NAME,
-        text("Request", "What is requested and may be."),
-        text("Limit", "What is limited and may be."),
+        text("Request", Text("Request represents a minimum amount of cpu/memory that a container may consume.")),
+        text(
+            "Limit",
+            Text(
+                "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node.",
+            ),
+        ),
         AGE,
     ],
     cells: |it, now| {
@@ -36,11 +43,11 @@ pub(crate) const QUOTAS: Printer = Printer {
 pub(crate) const AUTOSCALERS: Printer = Printer {
     columns: &[
         NAME,
-        text("Reference", "What is scaled."),
-        text("Targets", "What is measured, and what it should be."),
-        text("MinPods", "Never fewer pods than this."),
-        text("MaxPods", "Never more than this."),
-        text("Replicas", "How many there are."),
+        text("Reference", Field("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", "scaleTargetRef")),
+        text("Targets", Field("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", "metrics")),
+        text("MinPods", Field("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", "minReplicas")),
+        text("MaxPods", Field("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerSpec", "maxReplicas")),
+        text("Replicas", Field("io.k8s.api.autoscaling.v2.HorizontalPodAutoscalerStatus", "currentReplicas")),
         AGE,
     ],
     cells: |it, now| {
@@ -108,7 +115,11 @@ fn one_metric(metric: &Value, current: Option<&Value>) -> String {
 }
 
 pub(crate) const WEBHOOKS: Printer = Printer {
-    columns: &[NAME, number("Webhooks", "How many there are."), AGE],
+    columns: &[
+        NAME,
+        number("Webhooks", Text("Webhooks indicates the number of webhooks registered in this configuration")),
+        AGE,
+    ],
     cells: |it, now| vec![name(it), count(it.list("webhooks")), age(it, now)],
     ..PLAIN
 };
@@ -128,19 +139,37 @@ fn param_kind(it: &Value) -> Value {
 }
 
 pub(crate) const VALIDATING_POLICIES: Printer = Printer {
-    columns: &[NAME, number("Validations", "How many there are."), text("ParamKind", "What configures it."), AGE],
+    columns: &[
+        NAME,
+        number(
+            "Validations",
+            Text("Validations indicates the number of validation rules defined in this configuration"),
+        ),
+        text("ParamKind", Text("ParamKind specifies the kind of resources used to parameterize this policy")),
+        AGE,
+    ],
     cells: |it, now| vec![name(it), count(it.list_at(&["spec", "validations"])), param_kind(it), age(it, now)],
     ..PLAIN
 };
 
 pub(crate) const MUTATING_POLICIES: Printer = Printer {
-    columns: &[NAME, number("Mutations", "How many there are."), text("ParamKind", "What configures it."), AGE],
+    columns: &[
+        NAME,
+        number("Mutations", Text("Mutation indicates the number of mutations rules defined in this configuration")),
+        text("ParamKind", Text("ParamKind specifies the kind of resources used to parameterize this policy")),
+        AGE,
+    ],
     cells: |it, now| vec![name(it), count(it.list_at(&["spec", "mutations"])), param_kind(it), age(it, now)],
     ..PLAIN
 };
 
 pub(crate) const POLICY_BINDINGS: Printer = Printer {
-    columns: &[NAME, text("PolicyName", "The policy."), text("ParamRef", "What configures it."), AGE],
+    columns: &[
+        NAME,
+        text("PolicyName", Text("PolicyName indicates the policy definition which the policy binding binded to")),
+        text("ParamRef", Text("ParamRef indicates the param resource which sets the configuration param")),
+        AGE,
+    ],
     cells: |it, now| {
         let param = it.at(&["spec", "paramRef"]).filter(|it| !it.is_null()).map(|param| {
             let text = |field| param.text(field);
@@ -160,10 +189,20 @@ pub(crate) const SIGNING_REQUESTS: Printer = Printer {
     columns: &[
         NAME,
         AGE,
-        text("SignerName", "Who is to sign."),
-        text("Requestor", "Who asks."),
-        text("RequestedDuration", "For how long."),
-        text("Condition", "What became of it."),
+        text(
+            "SignerName",
+            Text(
+                "Requested signer for the request. It is a qualified name in the form: `scope-hostname.io/name`. If empty, it will be defaulted:\n 1. If it's a kubelet client certificate, it is assigned\n    \"kubernetes.io/kube-apiserver-client-kubelet\".\n 2. If it's a kubelet serving certificate, it is assigned\n    \"kubernetes.io/kubelet-serving\".\n 3. Otherwise, it is assigned \"kubernetes.io/legacy-unknown\".\nDistribution of trust for signers happens out of band. You can select on this field using `spec.signerName`.",
+            ),
+        ),
+        text("Requestor", Text("Base64-encoded PKCS#10 CSR data")),
+        text(
+            "RequestedDuration",
+            Text(
+                "expirationSeconds is the requested duration of validity of the issued certificate. The certificate signer may issue a certificate with a different validity duration so a client must check the delta between the notBefore and and notAfter fields in the issued certificate to determine the actual duration.\n\nThe v1.22+ in-tree implementations of the well-known Kubernetes signers will honor this field as long as the requested duration is not greater than the maximum duration they will honor per the --cluster-signing-duration CLI flag to the Kubernetes controller manager.\n\nCertificate signers may not honor this field for various reasons:\n\n  1. Old signer that is unaware of the field (such as the in-tree\n     implementations prior to v1.22)\n  2. Signer whose configured maximum is shorter than the requested duration\n  3. Signer whose configured minimum is longer than the requested duration\n\nThe minimum valid value for expirationSeconds is 600, i.e. 10 minutes.",
+            ),
+        ),
+        text("Condition", Text("Conditions applied to the request, such as approval or denial.")),
     ],
     cells: |it, now| {
         let duration = it.i64_at(&["spec", "expirationSeconds"]).map(human_duration);
@@ -195,12 +234,15 @@ pub(crate) const SIGNING_REQUESTS: Printer = Printer {
 pub(crate) const POD_CERTIFICATE_REQUESTS: Printer = Printer {
     columns: &[
         NAME,
-        text("PodName", "Whose certificate it is."),
-        text("ServiceAccountName", "As whom the pod runs."),
-        text("NodeName", "Where the pod runs."),
-        text("SignerName", "Who is to sign."),
-        text("State", "Is the request Pending, Issued, Denied, or Failed?"),
-        text("UnverifiedUserAnnotations", "What the author of the pod tells the signer."),
+        text("PodName", Field("io.k8s.api.certificates.v1.PodCertificateRequestSpec", "podName")),
+        text("ServiceAccountName", Field("io.k8s.api.certificates.v1.PodCertificateRequestSpec", "serviceAccountName")),
+        text("NodeName", Field("io.k8s.api.certificates.v1.PodCertificateRequestSpec", "nodeName")),
+        text("SignerName", Field("io.k8s.api.certificates.v1.PodCertificateRequestSpec", "signerName")),
+        text("State", Text("Is the request Pending, Issued, Denied, or Failed?")),
+        text(
+            "UnverifiedUserAnnotations",
+            Field("io.k8s.api.certificates.v1.PodCertificateRequestSpec", "unverifiedUserAnnotations"),
+        ),
     ],
     cells: |it, _| {
         let reported = it.object_at(&["spec", "unverifiedUserAnnotations"]);
@@ -224,7 +266,12 @@ pub(crate) const POD_CERTIFICATE_REQUESTS: Printer = Printer {
 };
 
 pub(crate) const REVISIONS: Printer = Printer {
-    columns: &[NAME, text("Controller", "Whose revision it is."), text("Revision", "Its number."), AGE],
+    columns: &[
+        NAME,
+        text("Controller", Text("Controller of the object")),
+        text("Revision", Field("io.k8s.api.apps.v1.ControllerRevision", "revision")),
+        AGE,
+    ],
     cells: |it, now| {
         let owners = it.list_at(&["metadata", "ownerReferences"]);
         let owner = owners.iter().find(|owner| owner.get("controller").and_then(Value::as_bool) == Some(true));
@@ -240,13 +287,14 @@ pub(crate) const REVISIONS: Printer = Printer {
 };
 
 pub(crate) const RUNTIME_CLASSES: Printer = Printer {
-    columns: &[NAME, text("Handler", "What runs the pods."), AGE],
+    // Kubernetes: the description refers to a field that does not exist.
+    columns: &[NAME, text("Handler", Text("")), AGE],
     cells: |it, now| vec![name(it), or(it, &["handler"], ""), age(it, now)],
     ..PLAIN
 };
 
 pub(crate) const ATTRIBUTES_CLASSES: Printer = Printer {
-    columns: &[NAME, text("DriverName", "Which driver knows it."), AGE],
+    columns: &[NAME, text("DriverName", Field("io.k8s.api.storage.v1.VolumeAttributesClass", "driverName")), AGE],
     cells: |it, now| vec![name(it), or(it, &["driverName"], ""), age(it, now)],
     ..PLAIN
 };
@@ -254,10 +302,10 @@ pub(crate) const ATTRIBUTES_CLASSES: Printer = Printer {
 pub(crate) const ATTACHMENTS: Printer = Printer {
     columns: &[
         NAME,
-        text("Attacher", "Who attaches it."),
-        text("PV", "The volume."),
-        text("Node", "The node."),
-        flag("Attached", "Whether it is attached.", 0),
+        text("Attacher", Field("io.k8s.api.storage.v1.VolumeAttachmentSpec", "attacher")),
+        text("PV", Field("io.k8s.api.storage.v1.VolumeAttachmentSource", "persistentVolumeName")),
+        text("Node", Field("io.k8s.api.storage.v1.VolumeAttachmentSpec", "nodeName")),
+        flag("Attached", Field("io.k8s.api.storage.v1.VolumeAttachmentStatus", "attached"), 0),
         AGE,
     ],
     cells: |it, now| {
@@ -276,9 +324,9 @@ pub(crate) const ATTACHMENTS: Printer = Printer {
 pub(crate) const COMPONENT_STATUSES: Printer = Printer {
     columns: &[
         NAME,
-        text("Status", "Whether it is healthy."),
-        text("Message", "What it says."),
-        text("Error", "What is wrong."),
+        text("Status", Text("Status of the component conditions")),
+        text("Message", Text("Message of the component conditions")),
+        text("Error", Text("Error of the component conditions")),
     ],
     cells: |it, _| {
         let healthy = it.list("conditions").iter().find(|it| it.str_at(&["type"]) == Some("Healthy"));
@@ -296,10 +344,10 @@ pub(crate) const COMPONENT_STATUSES: Printer = Printer {
 pub(crate) const DEVICE_TAINTS: Printer = Printer {
     columns: &[
         NAME,
-        text("Key", "The taint's key."),
-        text("Value", "Its value."),
-        text("Effect", "What it does."),
-        text("TimeAdded", "Since when."),
+        text("Key", Field("io.k8s.api.resource.v1.DeviceTaint", "key")),
+        text("Value", Field("io.k8s.api.resource.v1.DeviceTaint", "value")),
+        text("Effect", Field("io.k8s.api.resource.v1.DeviceTaint", "effect")),
+        text("TimeAdded", Field("io.k8s.api.resource.v1.DeviceTaint", "timeAdded")),
         AGE,
     ],
     cells: |it, now| {
@@ -312,7 +360,12 @@ pub(crate) const DEVICE_TAINTS: Printer = Printer {
 
 /// The table of `…/scale`.
 pub const SCALES: Printer = Printer {
-    columns: &[NAME, number("Desired", "How many there should be."), number("Available", "How many there are."), AGE],
+    columns: &[
+        NAME,
+        number("Desired", Field("io.k8s.api.autoscaling.v1.ScaleSpec", "replicas")),
+        number("Available", Field("io.k8s.api.autoscaling.v1.ScaleStatus", "replicas")),
+        AGE,
+    ],
     cells: scale,
     ..PLAIN
 };

@@ -4,19 +4,25 @@ use api::json::{NameFilter, Value};
 use api::time::Timestamp;
 use api::well_known::CONDITION_POD_SCHEDULED;
 
+use super::Description::{Field, Text};
 use super::{AGE, NAME, Printer, age, condition, is_deleting, name, or_none, since, text, wide};
 
 pub(crate) const PRINTER: Printer = Printer {
     columns: &[
         NAME,
-        text("Ready", "How many containers are ready, of how many."),
-        text("Status", "The state that the containers are in together."),
-        text("Restarts", "How often containers were restarted, and when last."),
+        text("Ready", Text("The aggregate readiness state of this pod for accepting traffic.")),
+        text("Status", Text("The aggregate status of the containers in this pod.")),
+        text(
+            "Restarts",
+            Text(
+                "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.",
+            ),
+        ),
         AGE,
-        wide("IP", "The address of the pod."),
-        wide("Node", "The node that the pod is assigned to."),
-        wide("Nominated Node", "The node that the pod waits for."),
-        wide("Readiness Gates", "How many readiness gates are passed, of how many."),
+        wide("IP", Field("io.k8s.api.core.v1.PodStatus", "podIP")),
+        wide("Node", Field("io.k8s.api.core.v1.PodSpec", "nodeName")),
+        wide("Nominated Node", Field("io.k8s.api.core.v1.PodStatus", "nominatedNodeName")),
+        wide("Readiness Gates", Field("io.k8s.api.core.v1.PodSpec", "readinessGates")),
     ],
     cells,
     unread: UNREAD,

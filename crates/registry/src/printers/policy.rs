@@ -2,14 +2,15 @@
 
 use api::json::Value;
 
+use super::Description::{Field, Text};
 use super::{AGE, Column, NAME, PLAIN, Printer, age, is_deleting, name, number, or, text, wide};
 
 pub(crate) const BUDGETS: Printer = Printer {
     columns: &[
         NAME,
-        text("Min Available", "How many pods must stay."),
-        text("Max Unavailable", "How many pods may go."),
-        number("Allowed Disruptions", "How many may go now."),
+        text("Min Available", Text("The minimum number of pods that must be available.")),
+        text("Max Unavailable", Text("The maximum number of pods that may be unavailable.")),
+        number("Allowed Disruptions", Text("Calculated number of pods that may be disrupted at this time.")),
         AGE,
     ],
     cells: |it, now| {
@@ -27,15 +28,15 @@ pub(crate) const BUDGETS: Printer = Printer {
 pub(crate) const PRIORITY_CLASSES: Printer = Printer {
     columns: &[
         NAME,
-        number("Value", "The priority."),
+        number("Value", Field("io.k8s.api.scheduling.v1.PriorityClass", "value")),
         Column {
             name: "Global-Default",
             kind: "boolean",
-            description: "Whether pods have it by default.",
+            description: Field("io.k8s.api.scheduling.v1.PriorityClass", "globalDefault"),
             priority: 0,
         },
         AGE,
-        text("PreemptionPolicy", "Whether it displaces others."),
+        text("PreemptionPolicy", Field("io.k8s.api.scheduling.v1.PriorityClass", "preemptionPolicy")),
     ],
     cells: |it, now| {
         let default = it.get("globalDefault").and_then(Value::as_bool).unwrap_or_default();
@@ -45,13 +46,15 @@ pub(crate) const PRIORITY_CLASSES: Printer = Printer {
 };
 
 pub(crate) const LEASES: Printer = Printer {
-    columns: &[NAME, text("Holder", "Who holds it."), AGE],
+    columns: &[NAME, text("Holder", Field("io.k8s.api.coordination.v1.LeaseSpec", "holderIdentity")), AGE],
     cells: |it, now| vec![name(it), or(it, &["spec", "holderIdentity"], ""), age(it, now)],
     ..PLAIN
 };
 
+const CREATED_AT: Column = Column { name: "Created At", kind: "date", description: AGE.description, priority: 0 };
+
 pub(crate) const CREATED: Printer = Printer {
-    columns: &[NAME, Column { name: "Created At", kind: "date", description: "When it was created.", priority: 0 }],
+    columns: &[NAME, CREATED_AT],
     cells: |it, _| vec![name(it), or(it, &["metadata", "creationTimestamp"], "")],
     ..PLAIN
 };
@@ -59,13 +62,13 @@ pub(crate) const CREATED: Printer = Printer {
 pub(crate) const DEFINITIONS: Printer = Printer {
     columns: &[
         NAME,
-        text("Scope", "Cluster/Namespaced"),
-        text("Versions", "Served versions"),
-        Column { name: "Created At", kind: "date", description: "When it was created.", priority: 0 },
-        wide("Group", "API group"),
-        wide("Kind", "CustomResource kind"),
-        wide("ShortNames", "Short names"),
-        Column { name: "Established", kind: "boolean", description: "Established status", priority: 1 },
+        text("Scope", Text("Cluster/Namespaced")),
+        text("Versions", Text("Served versions")),
+        CREATED_AT,
+        wide("Group", Text("API group")),
+        wide("Kind", Text("CustomResource kind")),
+        wide("ShortNames", Text("Short names")),
+        Column { name: "Established", kind: "boolean", description: Text("Established status"), priority: 1 },
     ],
     cells: |it, _| {
         let is = |version: &Value, field: &str| version.get(field).and_then(Value::as_bool) == Some(true);
@@ -92,14 +95,19 @@ pub(crate) const DEFINITIONS: Printer = Printer {
     ..PLAIN
 };
 
-pub(crate) const BINDINGS: Printer = Printer {
+pub(crate) const ROLE_BINDINGS: Printer = Printer {
     columns: &[
         NAME,
-        text("Role", "The role that is granted."),
+        text(
+            "Role",
+            Text(
+                "roleRef can reference a Role in the current namespace or a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.",
+            ),
+        ),
         AGE,
-        wide("Users", "To which users."),
-        wide("Groups", "To which groups."),
-        wide("ServiceAccounts", "To which accounts."),
+        wide("Users", Text("Users in the roleBinding")),
+        wide("Groups", Text("Groups in the roleBinding")),
+        wide("ServiceAccounts", Text("ServiceAccounts in the roleBinding")),
     ],
     cells: |it, now| {
         let role = |field: &str| it.text_at(&["roleRef", field]);
@@ -126,8 +134,25 @@ pub(crate) const BINDINGS: Printer = Printer {
     ..PLAIN
 };
 
+pub(crate) const CLUSTER_ROLE_BINDINGS: Printer = Printer {
+    columns: &[
+        NAME,
+        text(
+            "Role",
+            Text(
+                "roleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.",
+            ),
+        ),
+        AGE,
+        wide("Users", Text("Users in the clusterRoleBinding")),
+        wide("Groups", Text("Groups in the clusterRoleBinding")),
+        wide("ServiceAccounts", Text("ServiceAccounts in the clusterRoleBinding")),
+    ],
+    ..ROLE_BINDINGS
+};
+
 pub(crate) const RESOURCE_CLAIMS: Printer = Printer {
-    columns: &[NAME, text("State", "Whether it is allocated, reserved or going away."), AGE],
+    columns: &[NAME, text("State", Text("A summary of the current state (allocated, pending, reserved, etc.).")), AGE],
     cells: |it, now| {
         let mut states = Vec::new();
         if is_deleting(it) {
@@ -149,9 +174,9 @@ pub(crate) const RESOURCE_CLAIMS: Printer = Printer {
 pub(crate) const RESOURCE_SLICES: Printer = Printer {
     columns: &[
         NAME,
-        text("Node", "The node that has the devices."),
-        text("Driver", "The driver of the devices."),
-        text("Pool", "The pool of the devices."),
+        text("Node", Field("io.k8s.api.resource.v1.ResourceSliceSpec", "nodeName")),
+        text("Driver", Field("io.k8s.api.resource.v1.ResourceSliceSpec", "driver")),
+        text("Pool", Field("io.k8s.api.resource.v1.ResourcePool", "name")),
         AGE,
     ],
     cells: |it, now| {

@@ -7,7 +7,8 @@ use api::well_known::{
     ANNOTATION_DEFAULT_STORAGE_CLASS, ANNOTATION_DEFAULT_STORAGE_CLASS_BETA, ANNOTATION_STORAGE_CLASS_BETA,
 };
 
-use super::{AGE, Column, NAME, PLAIN, Printer, age, is_deleting, name, number, or, text, wide};
+use super::Description::{Field, Text};
+use super::{AGE, Column, Description, NAME, PLAIN, Printer, age, is_deleting, name, number, or, text, wide};
 
 fn modes(modes: &[Value]) -> String {
     let short = |mode: &Value| match mode.as_str() {
@@ -35,16 +36,16 @@ fn phase(object: &Value) -> Value {
 pub(crate) const VOLUMES: Printer = Printer {
     columns: &[
         NAME,
-        text("Capacity", "How much fits."),
-        text("Access Modes", "How it can be mounted."),
-        text("Reclaim Policy", "What becomes of it after its claim."),
-        text("Status", "Its state."),
-        text("Claim", "Who has it."),
-        text("StorageClass", "Its class."),
-        text("VolumeAttributesClass", "The class of its attributes."),
-        text("Reason", "Why it is in its state."),
+        text("Capacity", Field("io.k8s.api.core.v1.PersistentVolumeSpec", "capacity")),
+        text("Access Modes", Field("io.k8s.api.core.v1.PersistentVolumeSpec", "accessModes")),
+        text("Reclaim Policy", Field("io.k8s.api.core.v1.PersistentVolumeSpec", "persistentVolumeReclaimPolicy")),
+        text("Status", Field("io.k8s.api.core.v1.PersistentVolumeStatus", "phase")),
+        text("Claim", Field("io.k8s.api.core.v1.PersistentVolumeSpec", "claimRef")),
+        text("StorageClass", Text("StorageClass of the pv")),
+        text("VolumeAttributesClass", Text("VolumeAttributesClass of the pv")),
+        text("Reason", Field("io.k8s.api.core.v1.PersistentVolumeStatus", "reason")),
         AGE,
-        wide("VolumeMode", "File system or block device."),
+        wide("VolumeMode", Field("io.k8s.api.core.v1.PersistentVolumeSpec", "volumeMode")),
     ],
     cells: |it, now| {
         let claim = it.at(&["spec", "claimRef"]).map(|claim| {
@@ -71,14 +72,14 @@ pub(crate) const VOLUMES: Printer = Printer {
 pub(crate) const CLAIMS: Printer = Printer {
     columns: &[
         NAME,
-        text("Status", "Its state."),
-        text("Volume", "The volume that it has."),
-        text("Capacity", "How much fits."),
-        text("Access Modes", "How it can be mounted."),
-        text("StorageClass", "Its class."),
-        text("VolumeAttributesClass", "The class of its attributes."),
+        text("Status", Field("io.k8s.api.core.v1.PersistentVolumeClaimStatus", "phase")),
+        text("Volume", Field("io.k8s.api.core.v1.PersistentVolumeClaimSpec", "volumeName")),
+        text("Capacity", Field("io.k8s.api.core.v1.PersistentVolumeClaimStatus", "capacity")),
+        text("Access Modes", Field("io.k8s.api.core.v1.PersistentVolumeClaimStatus", "accessModes")),
+        text("StorageClass", Text("StorageClass of the pvc")),
+        text("VolumeAttributesClass", Text("VolumeAttributesClass of the pvc")),
         AGE,
-        wide("VolumeMode", "File system or block device."),
+        wide("VolumeMode", Field("io.k8s.api.core.v1.PersistentVolumeClaimSpec", "volumeMode")),
     ],
     cells: |it, now| {
         let bound = it.str_at(&["spec", "volumeName"]).is_some_and(|name| !name.is_empty());
@@ -102,10 +103,10 @@ pub(crate) const CLAIMS: Printer = Printer {
 pub(crate) const CLASSES: Printer = Printer {
     columns: &[
         NAME,
-        text("Provisioner", "Who makes volumes."),
-        text("ReclaimPolicy", "What becomes of volumes after their claims."),
-        text("VolumeBindingMode", "When volumes are bound."),
-        text("AllowVolumeExpansion", "Whether volumes can grow."),
+        text("Provisioner", Field("io.k8s.api.storage.v1.StorageClass", "provisioner")),
+        text("ReclaimPolicy", Field("io.k8s.api.storage.v1.StorageClass", "reclaimPolicy")),
+        text("VolumeBindingMode", Field("io.k8s.api.storage.v1.StorageClass", "volumeBindingMode")),
+        text("AllowVolumeExpansion", Field("io.k8s.api.storage.v1.StorageClass", "allowVolumeExpansion")),
         AGE,
     ],
     cells: |it, now| {
@@ -134,7 +135,11 @@ pub fn default_class(classes: impl Iterator<Item = Value>) -> Option<String> {
 }
 
 pub(crate) const MIGRATIONS: Printer = Printer {
-    columns: &[NAME, text("Resource", "GroupResource to migrate"), text("Status", "Status of the migration")],
+    columns: &[
+        NAME,
+        text("Resource", Text("GroupResource to migrate")),
+        text("Status", Text("Status of the migration")),
+    ],
     cells: |it, _| {
         let resource = |field: &str| it.text_at(&["spec", "resource", field]);
         let known = it.list_at(&["status", "conditions"]).iter().filter(|it| it.str_at(&["status"]) == Some("True"));
@@ -147,7 +152,11 @@ pub(crate) const MIGRATIONS: Printer = Printer {
 };
 
 pub(crate) const NODES: Printer = Printer {
-    columns: &[NAME, number("Drivers", "How many drivers the node has."), AGE],
+    columns: &[
+        NAME,
+        number("Drivers", Text("Drivers indicates the number of CSI drivers registered on the node")),
+        AGE,
+    ],
     cells: |it, now| {
         let drivers = i64::try_from(it.list_at(&["spec", "drivers"]).len()).unwrap_or(i64::MAX);
         vec![name(it), drivers.into(), age(it, now)]
@@ -155,19 +164,19 @@ pub(crate) const NODES: Printer = Printer {
     ..PLAIN
 };
 
-const fn flag(name: &'static str, description: &'static str) -> Column {
+const fn flag(name: &'static str, description: Description) -> Column {
     Column { name, kind: "boolean", description, priority: 0 }
 }
 
 pub(crate) const DRIVERS: Printer = Printer {
     columns: &[
         NAME,
-        flag("AttachRequired", "Whether volumes are attached first."),
-        flag("PodInfoOnMount", "Whether it is told about the pod."),
-        flag("StorageCapacity", "Whether it says how much room there is."),
-        text("TokenRequests", "For whom it gets tokens."),
-        flag("RequiresRepublish", "Whether volumes are published again and again."),
-        text("Modes", "How long its volumes live."),
+        flag("AttachRequired", Field("io.k8s.api.storage.v1.CSIDriverSpec", "attachRequired")),
+        flag("PodInfoOnMount", Field("io.k8s.api.storage.v1.CSIDriverSpec", "podInfoOnMount")),
+        flag("StorageCapacity", Field("io.k8s.api.storage.v1.CSIDriverSpec", "storageCapacity")),
+        text("TokenRequests", Field("io.k8s.api.storage.v1.CSIDriverSpec", "tokenRequests")),
+        flag("RequiresRepublish", Field("io.k8s.api.storage.v1.CSIDriverSpec", "requiresRepublish")),
+        text("Modes", Field("io.k8s.api.storage.v1.CSIDriverSpec", "volumeLifecycleModes")),
         AGE,
     ],
     cells: |it, now| {

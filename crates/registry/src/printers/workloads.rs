@@ -4,14 +4,14 @@ use api::age::human_duration;
 use api::json::Value;
 use api::time::Timestamp;
 
+use super::Description::{Field, Text};
 use super::{
-    AGE, NAME, PLAIN, Printer, age, is_deleting, joined, label_text, name, number, or_none, selector_text, since, text,
-    wide,
+    AGE, Column, NAME, PLAIN, Printer, age, is_deleting, joined, label_text, name, number, or_none, selector_text,
+    since, text, wide,
 };
 
-const CONTAINERS: super::Column = wide("Containers", "The names of the containers.");
-const IMAGES: super::Column = wide("Images", "The images of the containers.");
-const SELECTOR: super::Column = wide("Selector", "Which pods belong to it.");
+const CONTAINERS: Column = wide("Containers", Text("Names of each container in the template."));
+const IMAGES: Column = wide("Images", Text("Images referenced by each container in the template."));
 
 fn containers(object: &Value, field: &str) -> Value {
     joined(object.list_at(&["spec", "template", "spec", "containers"]), field).into()
@@ -29,13 +29,13 @@ fn selector(object: &Value) -> Value {
 pub(crate) const DEPLOYMENTS: Printer = Printer {
     columns: &[
         NAME,
-        text("Ready", "How many pods are ready, of how many."),
-        text("Up-to-date", "How many pods have the last template."),
-        text("Available", "How many pods are available."),
+        text("Ready", Text("Number of the pod with ready state")),
+        text("Up-to-date", Field("io.k8s.api.apps.v1.DeploymentStatus", "updatedReplicas")),
+        text("Available", Field("io.k8s.api.apps.v1.DeploymentStatus", "availableReplicas")),
         AGE,
         CONTAINERS,
         IMAGES,
-        SELECTOR,
+        wide("Selector", Field("io.k8s.api.apps.v1.DeploymentSpec", "selector")),
     ],
     cells: |it, now| {
         let ready = format!("{}/{}", it.int_at(&["status", "readyReplicas"]), it.int_at(&["spec", "replicas"]));
@@ -56,13 +56,13 @@ pub(crate) const DEPLOYMENTS: Printer = Printer {
 pub(crate) const REPLICA_SETS: Printer = Printer {
     columns: &[
         NAME,
-        number("Desired", "How many pods there should be."),
-        number("Current", "How many pods there are."),
-        number("Ready", "How many pods are ready."),
+        number("Desired", Field("io.k8s.api.apps.v1.ReplicaSetSpec", "replicas")),
+        number("Current", Field("io.k8s.api.apps.v1.ReplicaSetStatus", "replicas")),
+        number("Ready", Field("io.k8s.api.apps.v1.ReplicaSetStatus", "readyReplicas")),
         AGE,
         CONTAINERS,
         IMAGES,
-        SELECTOR,
+        wide("Selector", Field("io.k8s.api.apps.v1.ReplicaSetSpec", "selector")),
     ],
     cells: |it, now| {
         vec![
@@ -79,8 +79,22 @@ pub(crate) const REPLICA_SETS: Printer = Printer {
     ..PLAIN
 };
 
+pub(crate) const REPLICATION_CONTROLLERS: Printer = Printer {
+    columns: &[
+        NAME,
+        number("Desired", Field("io.k8s.api.core.v1.ReplicationControllerSpec", "replicas")),
+        number("Current", Field("io.k8s.api.core.v1.ReplicationControllerStatus", "replicas")),
+        number("Ready", Field("io.k8s.api.core.v1.ReplicationControllerStatus", "readyReplicas")),
+        AGE,
+        CONTAINERS,
+        IMAGES,
+        wide("Selector", Field("io.k8s.api.core.v1.ReplicationControllerSpec", "selector")),
+    ],
+    ..REPLICA_SETS
+};
+
 pub(crate) const STATEFUL_SETS: Printer = Printer {
-    columns: &[NAME, text("Ready", "How many pods are ready, of how many."), AGE, CONTAINERS, IMAGES],
+    columns: &[NAME, text("Ready", Text("Number of the pod with ready state")), AGE, CONTAINERS, IMAGES],
     cells: |it, now| {
         let ready = format!("{}/{}", it.int_at(&["status", "readyReplicas"]), it.int_at(&["spec", "replicas"]));
         vec![name(it), ready.into(), age(it, now), containers(it, "name"), containers(it, "image")]
@@ -91,16 +105,16 @@ pub(crate) const STATEFUL_SETS: Printer = Printer {
 pub(crate) const DAEMON_SETS: Printer = Printer {
     columns: &[
         NAME,
-        number("Desired", "On how many nodes a pod should run."),
-        number("Current", "On how many one does."),
-        number("Ready", "How many pods are ready."),
-        number("Up-to-date", "How many pods have the last template."),
-        number("Available", "How many pods are available."),
-        text("Node Selector", "On which nodes."),
+        number("Desired", Field("io.k8s.api.apps.v1.DaemonSetStatus", "desiredNumberScheduled")),
+        number("Current", Field("io.k8s.api.apps.v1.DaemonSetStatus", "currentNumberScheduled")),
+        number("Ready", Field("io.k8s.api.apps.v1.DaemonSetStatus", "numberReady")),
+        number("Up-to-date", Field("io.k8s.api.apps.v1.DaemonSetStatus", "updatedNumberScheduled")),
+        number("Available", Field("io.k8s.api.apps.v1.DaemonSetStatus", "numberAvailable")),
+        text("Node Selector", Field("io.k8s.api.core.v1.PodSpec", "nodeSelector")),
         AGE,
         CONTAINERS,
         IMAGES,
-        SELECTOR,
+        wide("Selector", Field("io.k8s.api.apps.v1.DaemonSetSpec", "selector")),
     ],
     cells: |it, now| {
         vec![
@@ -123,13 +137,13 @@ pub(crate) const DAEMON_SETS: Printer = Printer {
 pub(crate) const JOBS: Printer = Printer {
     columns: &[
         NAME,
-        text("Status", "The state of the job."),
-        text("Completions", "How many pods succeeded, of how many."),
-        text("Duration", "How long it took, or takes."),
+        text("Status", Text("Status of the job.")),
+        text("Completions", Field("io.k8s.api.batch.v1.JobStatus", "succeeded")),
+        text("Duration", Text("Time required to complete the job.")),
         AGE,
         CONTAINERS,
         IMAGES,
-        SELECTOR,
+        wide("Selector", Field("io.k8s.api.batch.v1.JobSpec", "selector")),
     ],
     cells: |it, now| {
         vec![
@@ -187,15 +201,20 @@ fn duration(job: &Value, now: Timestamp) -> String {
 pub(crate) const CRON_JOBS: Printer = Printer {
     columns: &[
         NAME,
-        text("Schedule", "When it runs."),
-        text("Timezone", "In which zone."),
-        super::Column { name: "Suspend", kind: "boolean", description: "Whether it pauses.", priority: 0 },
-        number("Active", "How many jobs run."),
-        text("Last Schedule", "When it ran last."),
+        text("Schedule", Field("io.k8s.api.batch.v1.CronJobSpec", "schedule")),
+        text("Timezone", Field("io.k8s.api.batch.v1.CronJobSpec", "timeZone")),
+        Column {
+            name: "Suspend",
+            kind: "boolean",
+            description: Field("io.k8s.api.batch.v1.CronJobSpec", "suspend"),
+            priority: 0,
+        },
+        number("Active", Field("io.k8s.api.batch.v1.CronJobStatus", "active")),
+        text("Last Schedule", Field("io.k8s.api.batch.v1.CronJobStatus", "lastScheduleTime")),
         AGE,
         CONTAINERS,
         IMAGES,
-        SELECTOR,
+        wide("Selector", Field("io.k8s.api.batch.v1.JobSpec", "selector")),
     ],
     cells: |it, now| {
         let last = match it.str_at(&["status", "lastScheduleTime"]) {

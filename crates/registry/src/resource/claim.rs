@@ -171,7 +171,7 @@ impl<'a> Requests<'a> {
     }
 }
 
-/// The spec of a claim; `old` is one that used features before.
+/// Validates the spec of a claim. `old` is the replaced spec, whose features stay permitted.
 fn validate_spec(spec: &Value, old: Option<&Value>, context: &Context<'_>, at: &Path<'_>) -> Findings {
     let mut findings = Findings::default();
     let devices = spec.field("devices");

@@ -35,6 +35,8 @@ rows! {
     DEFINITIONS = "customresourcedefinitions" in "apiextensions.k8s.io";
     API_SERVICES = "apiservices" in "apiregistration.k8s.io";
     DEVICE_CLASSES = "deviceclasses" in "resource.k8s.io";
+    RESOURCE_CLAIMS = "resourceclaims" in "resource.k8s.io";
+    JOBS = "jobs" in "batch";
     LEASES = "leases" in "coordination.k8s.io";
     ENDPOINT_SLICES = "endpointslices" in "discovery.k8s.io";
     FLOW_SCHEMAS = "flowschemas" in "flowcontrol.apiserver.k8s.io";

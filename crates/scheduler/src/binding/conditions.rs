@@ -18,7 +18,7 @@ use crate::devices;
 /// Interval at which the claim is checked.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// Whether the devices of a claim are ready.
+/// The readiness of a claim's devices.
 #[derive(Debug, PartialEq, Eq)]
 enum Readiness {
     Ready,

@@ -44,7 +44,7 @@ pub struct Cache {
 /// Number of pods of a shape on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ShapeCount {
-    /// All of them.
+    /// All pods of the shape.
     pub all: u32,
     /// Pods that are being deleted.
     pub deleting: u32,

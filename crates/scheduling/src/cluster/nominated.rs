@@ -15,7 +15,7 @@ pub struct NominatedPods {
 }
 
 impl NominatedPods {
-    /// Room is being made for the pod on a node; an empty name takes that back.
+    /// Records the node on which preemption makes room for a pod; an empty name removes the record.
     pub fn set(&mut self, pod: &Arc<PodInfo>, node: &str) {
         self.remove(&pod.uid);
         if node.is_empty() {

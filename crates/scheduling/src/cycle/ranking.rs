@@ -57,7 +57,7 @@ pub(super) struct SearchExtent {
     pub(super) nodes: usize,
     /// Number of nodes that fit.
     pub(super) fitting: usize,
-    /// All of them by group.
+    /// The passed nodes by group.
     pub(super) tallies: Vec<Tally>,
 }
 

@@ -58,9 +58,9 @@ pub enum Remedy {
         /// Amount of the resource.
         amount: Quantity,
     },
-    /// The pod requests less.
+    /// A field of the pod's requests is removed.
     Without {
-        /// The field that it leaves out.
+        /// The removed field.
         field: &'static str,
         /// Number of nodes that then fit, and some of them.
         nodes: Nodes,
@@ -182,7 +182,7 @@ pub fn find(scheduler: &mut Scheduler, pod: &Pod, nodes: &[Node], known: &Explan
     found
 }
 
-/// A toleration of one taint.
+/// Finds remedies that add a toleration of one taint.
 fn tolerations(scheduler: &mut Scheduler, pod: &Pod, nodes: &[Node], known: &Explanation, found: &mut Vec<Remedy>) {
     let mut tried: Vec<Taint> = Vec::new();
     for rejected in &known.nodes {

@@ -98,7 +98,7 @@ pub enum Change<'c> {
     Other,
 }
 
-/// Whether a change may help a pod that a plugin rejected.
+/// The effect of a change on a pod that a plugin rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hint {
     /// The change may help: try again.

@@ -13,9 +13,9 @@ pub(super) const NAME: &str = "ImageLocality";
 pub(super) const POINTS: &[Point] = &[Point::Score];
 
 const MEBIBYTE: i64 = 1 << 20;
-/// Sums below this count as nothing.
+/// Sums of image sizes below this score zero.
 const MIN: i64 = 23 * MEBIBYTE;
-/// Sums above this, times the number of images, count as all.
+/// Sums above this, times the number of images, have the full score.
 const MAX_PER_IMAGE: i64 = 1000 * MEBIBYTE;
 
 #[derive(Debug)]

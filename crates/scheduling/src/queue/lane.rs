@@ -114,7 +114,7 @@ impl Lane {
         }
     }
 
-    /// An attempt begins.
+    /// Records the start of an attempt.
     pub(super) fn attempt_begun(&mut self) {
         self.pause = Duration::ZERO;
     }

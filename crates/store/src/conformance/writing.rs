@@ -181,7 +181,8 @@ pub async fn expired_keys_go_away(store: Arc<dyn Store>) {
     assert_eq!(events.len(), 5);
     let deadline = tokio::time::Instant::now() + PATIENCE;
     let deleted = loop {
-        let batch = tokio::time::timeout_at(deadline, watch.next()).await.expect("in time").expect("the watch goes on");
+        let batch =
+            tokio::time::timeout_at(deadline, watch.next()).await.expect("in time").expect("the watch continues");
         if let [event] = &*batch.events {
             break event.clone();
         }

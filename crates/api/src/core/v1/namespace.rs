@@ -18,7 +18,7 @@ view! {
         pub finalizers: Vec<Text>,
     }
 
-    /// Whether it is in use or going away.
+    /// The status: in use or being deleted.
     pub struct NamespaceStatus {
         pub phase: Text,
         pub conditions: Vec<NamespaceCondition>,

@@ -59,12 +59,12 @@ pub(crate) struct Writer {
 }
 
 enum Item {
-    /// As it is stored, without kind and version, which a typed list does not repeat.
+    /// An object in its stored form, without kind and version, which a typed list does not repeat.
     Stored(String),
-    /// In another version.
+    /// An object of a built-in kind in another version than the stored one.
     Converted(Row, String),
     Custom(Arc<ServedVersion>),
-    /// Metadata, with the version of the form. For some objects, a part is hidden.
+    /// Only the metadata, with the version of `PartialObjectMetadata`. Of some objects, a part is hidden.
     Metadata {
         version: &'static str,
         is_partly_hidden: bool,

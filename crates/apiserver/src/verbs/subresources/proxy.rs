@@ -156,7 +156,7 @@ fn prefix(call: &Call<'_>, path: &str) -> String {
     path.strip_suffix(below).unwrap_or(path).to_owned()
 }
 
-/// Redirects to the same server lead through the proxy.
+/// Rewrites a redirect to the same server so that it leads through the proxy.
 fn rewrite_location(exchange: &mut Exchange, host: &str, prefix: &str) {
     let headers = exchange.response.headers_mut();
     let Some(location) = headers.get(LOCATION).and_then(|value| value.to_str().ok()) else { return };

@@ -6,7 +6,7 @@ use api::time::Timestamp;
 use registry::printers::{LastingCells, Printer, row_conditions};
 
 use crate::custom::rows::Row;
-use crate::resources::Resource;
+use crate::resources::{self, Resource};
 use crate::verbs::{Call, partial_metadata};
 use cache::Entry;
 use cache::encodings::Row as KeptRow;
@@ -43,7 +43,7 @@ impl Rows {
             _ => IncludeObjectPolicy::Metadata,
         };
         let printer = call.resource.printer;
-        let is_class = (call.resource.group, call.resource.plural) == ("storage.k8s.io", "storageclasses");
+        let is_class = call.resource.is(resources::STORAGE_CLASSES);
         let default_class = is_class.then(|| default_class(call)).flatten();
         Self {
             printer,

@@ -62,7 +62,7 @@ impl Url {
         Ok(url)
     }
 
-    /// Whether a text can be the target of an HTTP request; a `#` has no meaning there.
+    /// Checks that a text can be the target of an HTTP request; a `#` has no meaning there.
     ///
     /// # Errors
     /// The first rule that `text` breaks.

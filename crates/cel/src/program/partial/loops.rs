@@ -272,7 +272,7 @@ impl<'a, T: Tracer<'a>> Machine<'_, 'a, T> {
         })
     }
 
-    /// Whether an element passes, and the element to add if it does.
+    /// Evaluates the filter for an element. Returns the verdict, and the element to add if it passes.
     fn collect_one(
         &mut self,
         collect: &'a CollectNode,

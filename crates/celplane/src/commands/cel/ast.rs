@@ -53,7 +53,7 @@ struct Tree<'t> {
     typed: Option<&'t TypedAst>,
 }
 
-/// A node that is still to be printed: what it is to its parent, and how deep it stands.
+/// A node that is still to be printed, with its role in its parent and its depth.
 struct PendingNode<'t> {
     role: &'t str,
     name: &'t str,

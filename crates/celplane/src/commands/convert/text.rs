@@ -304,7 +304,7 @@ impl Text {
         Ok(items.into_iter().enumerate().filter(|(index, _)| which.contains(index)).map(|(_, item)| item).collect())
     }
 
-    /// Whether lists of the text are written deeper than their keys.
+    /// The indentation of lists relative to their keys, as in the text.
     fn list_indent(&self) -> usize {
         let pairs = self.lines.iter().zip(self.lines.iter().skip(1));
         let mut found = pairs.filter(|(key, entry)| {

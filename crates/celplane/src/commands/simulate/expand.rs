@@ -7,7 +7,7 @@ use registry::resources::Resource;
 /// Objects that a workload creates.
 #[derive(Debug, Default)]
 pub(super) struct CreatedObjects {
-    /// Pods, and how many are like each.
+    /// Pods, each with the number of equal ones that it stands for.
     pub(super) pods: Vec<(Value, Option<usize>)>,
     /// Claims to volumes.
     pub(super) claims: Vec<Value>,

@@ -30,7 +30,7 @@ struct Losses {
 }
 
 impl Arguments {
-    /// Exit code 0: everything was read; 1: something was not, and is listed.
+    /// Copies all readable objects. Exit code 0 if everything was read, 1 if unreadable parts were listed.
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let path = self.place.existing_file()?;
         let mut salvage = EmbeddedStore::salvage(&path).map_err(|error| explain(error, "read the store"))?;

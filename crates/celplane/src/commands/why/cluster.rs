@@ -140,7 +140,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The pod that a manifest is or makes, as one that waits.
+    /// The pending pod of a manifest: the pod itself, or one that the workload creates.
     fn waiting_pod(&mut self, manifest: &Manifest) -> anyhow::Result<Pod> {
         let mut pod = match manifest.kind() {
             "Pod" => view::<Pod>(&manifest.value).with_context(|| manifest.title())?,

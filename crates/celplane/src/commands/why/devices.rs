@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use super::cluster::Cluster;
 use crate::style::Style;
 
-/// Result of a pod's devices on a node.
+/// The search for a pod's devices on one node.
 #[derive(Debug, Default)]
 pub(super) struct DeviceReport {
     /// Reason why the pod does not fit.

@@ -21,7 +21,7 @@ fn refuse(unless: bool, why: &str) -> Result<(), String> {
     if unless { Ok(()) } else { Err(why.to_owned()) }
 }
 
-/// Whether these are the wanted usages (sorted), with or without the one that only RSA keys need.
+/// Checks that these are the wanted usages (sorted), with or without the one that only RSA keys need.
 fn are_usages(usages: &[Text], wanted: [&str; 3]) -> Result<(), String> {
     let mut given: Vec<&str> = usages.iter().map(Text::as_str).collect();
     given.sort_unstable();

@@ -45,7 +45,7 @@ pub(super) struct State {
     pub(super) dice: Dice,
     /// Percentage of writes that fail.
     pub(super) faults: u64,
-    /// News may be so old.
+    /// Maximum age of a watch event at its delivery, in milliseconds.
     pub(super) lag_ms: u64,
     made: u64,
     pub(super) observer: Option<Observer>,

@@ -121,7 +121,7 @@ fn disturb_pods(world: &World, bounds: &Bounds, dice: &mut Dice) {
     }
 }
 
-/// Whether exactly this many pods exist, and are ready.
+/// Reports a deviation from this many pods, all of them ready.
 fn missing_pods(world: &World, wanted: i64) -> Option<String> {
     let pods = world.list("pods");
     let left: Vec<&Value> = pods.iter().filter(|pod| is_active(pod)).collect();
@@ -130,7 +130,7 @@ fn missing_pods(world: &World, wanted: i64) -> Option<String> {
     (!is_right).then(|| format!("{} pods, {ready} of them ready, instead of {wanted}", left.len()))
 }
 
-/// Whether the status of `web` has these numbers.
+/// Reports a number in the status of `web` that differs from these.
 fn missing_status(world: &World, plural: &str, fields: &[(&str, i64)]) -> Option<String> {
     let object = world.get(plural, "web")?;
     let generation = object.int_at(&["metadata", "generation"]);

@@ -88,7 +88,7 @@ pub struct Zones {
 struct Zone {
     state: Option<State>,
     rate: f64,
-    /// Whether one may be taken: a bucket that holds one.
+    /// The fill of a token bucket that holds one token.
     tokens: f64,
     filled: Timestamp,
     waiting: VecDeque<Text>,

@@ -28,14 +28,14 @@ pub enum Step {
     Cancel,
     /// The pod is evicted now; an existing plan is cancelled.
     EvictNow {
-        /// Whether there was a plan.
+        /// Whether an existing plan is cancelled.
         cancels: bool,
     },
-    /// The pod goes later; a plan that stood is replaced.
+    /// The pod is evicted later; an existing plan is replaced.
     Schedule {
         /// The new plan.
         plan: Plan,
-        /// Whether there was another plan.
+        /// Whether an existing plan is replaced.
         cancels: bool,
     },
 }

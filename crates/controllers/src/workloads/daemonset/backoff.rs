@@ -23,7 +23,8 @@ struct Entry {
 }
 
 impl Backoff {
-    /// Whether a failed pod of the set may be replaced on the node: nothing, and it counts, or how long to wait.
+    /// Asks to replace a failed pod of the set on the node. Returns none if it may be replaced now, which is counted, or
+    /// else the time to wait.
     pub fn ask(&mut self, set: &DaemonSet, node: &Text, now: Timestamp) -> Option<Duration> {
         self.entries.retain(|_, entry| entry.at.until(now) < MAX.saturating_mul(2));
         let key = (set.metadata.uid.clone(), set.metadata.generation, node.clone());

@@ -97,7 +97,7 @@ impl Demand {
         Ok(PlacementDecision { placements, complaints: complaints.into_vec() })
     }
 
-    /// Whether a pod belongs on a node, and whether one may stay there.
+    /// Decides for a node: a pod belongs there, one may stay there, or neither.
     #[must_use]
     pub fn placement(&self, node: &matching::Node) -> Placement {
         let is_named = self.node_name.is_empty() || self.node_name == node.name;

@@ -11,7 +11,7 @@ use super::super::sources::Holder;
 use super::files::{Entries, Entry};
 use super::{Mounting, id};
 
-/// The mode of files that give none.
+/// The mode of files without one of their own.
 const MODE: u32 = 0o644;
 /// The lifetime of a token that gives none.
 const TOKEN_SECONDS: i64 = 3600;

@@ -90,7 +90,7 @@ impl<'v> Side<'v> {
         self.index.binary_search_by(|(it, _)| it.cmp(element)).ok()
     }
 
-    /// Whether a step occurs, and its item unless it occurs twice.
+    /// The item of a step; none if the step does not occur, an inner none if it occurs twice.
     fn get(&self, element: &Element) -> Option<Option<&'v Value>> {
         self.index.get(self.position(element)?).map(|(_, item)| *item)
     }

@@ -9,7 +9,7 @@ use crate::apply::element::Element;
 use crate::apply::shape::{Relation, Scalar, Shape};
 use crate::apply::values;
 
-/// Whether items of sets and maps may occur twice, as they may in objects that are stored already.
+/// The rule for items of sets and maps that occur twice, as they may in objects that are stored already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Duplicates {

@@ -269,7 +269,7 @@ fn is_zone(text: &str) -> bool {
     offset.split_once(':').is_some_and(|(hours, minutes)| is_pair(hours) && is_pair(minutes))
 }
 
-/// As Go reads durations, or with Scala's units anywhere in the text.
+/// Accepts durations as Go parses them, and those with the units of Scala anywhere in the text.
 fn is_duration(text: &str) -> bool {
     const UNITS: [&[&str]; 8] = [
         &["ns", "nano"],

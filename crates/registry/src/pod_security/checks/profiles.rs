@@ -46,7 +46,7 @@ pub(super) fn app_armor(pod: Pod<'_>) -> Option<Violation> {
     })
 }
 
-/// `SELinux` types are those of containers; user and role are not set.
+/// Rejects `SELinux` types other than those of containers, and any user or role.
 pub(super) fn selinux(pod: Pod<'_>) -> Option<Violation> {
     selinux_of(pod, &["", "container_t", "container_init_t", "container_kvm_t"])
 }

@@ -59,7 +59,7 @@ pub(super) fn names(pod: &PodInfo) -> Result<Vec<ClaimName>, String> {
     Ok(names)
 }
 
-/// Whether the claims created for a pod exist. The pod's status may name one before it is observed.
+/// Checks that the claims created for a pod exist. The pod's status may name one before it is observed.
 ///
 /// # Errors
 /// A claim is not created yet, in Kubernetes' words.
@@ -158,7 +158,7 @@ impl PodClaims {
     }
 }
 
-/// Whether a claim without devices can get some now.
+/// Checks that a claim without devices can get some now.
 ///
 /// # Errors
 /// The claim is being allocated, uses a disabled feature, or names a class that does not exist.

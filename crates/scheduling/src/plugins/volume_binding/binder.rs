@@ -188,7 +188,7 @@ fn matching_volume<'c>(
     })
 }
 
-/// Whether there is storage for a new volume, if its driver publishes the capacity; returns that storage.
+/// Returns the storage for a new volume, if its driver publishes the capacity.
 fn room<'c>(
     claim: &PersistentVolumeClaim,
     class: &StorageClass,
