@@ -215,7 +215,7 @@ async fn killed_proxy_leaves_no_part_of_a_transaction() {
     // A pipe holds 64 KiB of the script. The table's name is one with which they end within the name of a chain: they are valid statements.
     let is_cut_in_name = |table: &String| {
         let script = proxy::nft::replace(&settings(table), &node(), &rules);
-        let first = &script[..64 << 10];
+        let first = script.get(..64 << 10).unwrap();
         let last = first.lines().last().unwrap();
         last.starts_with("add chain") && last.split(' ').nth(4).is_some_and(|it| it.len() > 3)
     };
