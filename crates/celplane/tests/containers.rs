@@ -3,6 +3,7 @@
 mod image;
 mod machine;
 mod names;
+mod other_network;
 mod resources;
 mod second_agent;
 mod stories;
@@ -123,6 +124,12 @@ fn kubectl_reaches_containers_of_all_workloads() {
 fn pods_of_two_machines_reach_each_other() {
     let Some(machine) = Machine::start_with(&["--node-routes"]) else { return };
     two_machines::reach_each_other(&machine);
+}
+
+#[test]
+fn pods_run_on_the_plugin_of_a_configuration() {
+    let Some(machine) = Machine::start_prepared(other_network::FLAGS, other_network::configure) else { return };
+    other_network::carries_pods(&machine);
 }
 
 #[test]

@@ -52,6 +52,7 @@ mod kubectl_identity;
 mod kubectl_workloads;
 mod kubelet_replay;
 mod live;
+mod metrics_adapter;
 mod node_faults;
 mod offline;
 mod offline_check;

@@ -72,6 +72,11 @@ impl Machine {
 
     /// Starts a machine; the control plane has more flags.
     pub(super) fn start_with(flags: &'static [&'static str]) -> Option<Self> {
+        Self::start_prepared(flags, |_| {})
+    }
+
+    /// Starts a machine whose control plane has more flags, after a preparation.
+    pub(super) fn start_prepared(flags: &'static [&'static str], prepare: impl FnOnce(&Self)) -> Option<Self> {
         if !is_possible() {
             return None;
         }
@@ -91,6 +96,7 @@ impl Machine {
         BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let mut machine = Self { holder, control_plane: None, agent: None, directory, flags, name };
         assert_eq!(line, "ready\n", "the namespaces cannot be made");
+        prepare(&machine);
         machine.up();
         let pause = machine.path("pause.tar");
         image::busybox(&pause, "registry.k8s.io/pause:3.10", r#"{"Entrypoint":["/bin/busybox","sleep","1000000"]}"#);

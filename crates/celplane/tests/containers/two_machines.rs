@@ -116,7 +116,8 @@ impl<'m> Second<'m> {
 
     /// Connects the machine to the segment, and starts its runtime and agent.
     fn boot(&mut self) {
-        let plug = "ip -n switch link add port type veth peer name node0 && ip -n switch link set node0 netns $0 && \
+        // The link of the machine's last run may not be removed yet.
+        let plug = "ip -n switch link del port 2> /dev/null; ip -n switch link add port type veth peer name node0 && ip -n switch link set node0 netns $0 && \
             ip -n switch link set port master segment && ip -n switch link set port up";
         self.first.run("sh", &["-c", plug, &self.holder.id().to_string()]);
         let configure =
@@ -223,6 +224,8 @@ pub(super) fn reach_each_other(first: &Machine) {
     first.wait("daemonset/web", "jsonpath={.status.numberReady}=2");
     first.wait("pod/db-0", "condition=Ready");
     everything_is_reached(first, &second);
+    let second = restarts(first, second);
+    everything_is_reached(first, &second);
     first.kubectl(&[
         "delete",
         "daemonset/web",
@@ -232,6 +235,50 @@ pub(super) fn reach_each_other(first: &Machine) {
         "service/db",
         "--wait",
     ]);
+}
+
+/// The second machine loses its power and starts again: processes, rules, routes, links and the runtime's state are lost, its disk is not.
+fn restarts<'m>(first: &'m Machine, mut second: Second<'m>) -> Second<'m> {
+    let path = format!(
+        "jsonpath={{.items[?(@.spec.nodeName==\"{}\")].status.containerStatuses[0]['containerID','ready']}}",
+        second.name
+    );
+    let container = || first.kubectl(&["get", "pods", "-l", "app=web", "-o", &path]);
+    let (before, old) = (container(), pods(first));
+    assert!(before.starts_with("containerd://") && before.ends_with(" true"), "{before}");
+    second.cut_power();
+    let _ = std::fs::remove_dir_all(second.directory.join("containerd/state"));
+    second.holder = hold(&second.name);
+    assert_eq!(second.run("nft", &["list", "tables"]), "");
+    second.boot();
+    eventually("the pod has a new container", || {
+        let now = container();
+        now != before && now.ends_with(" true")
+    });
+    // Rules lead to the new address only, on both machines.
+    for is_first in [true, false] {
+        let mut found = String::new();
+        eventually("the rules have the addresses of the pods", || {
+            let list = ["list", "table", "ip", "celplane-proxy"];
+            // The second machine's table is written after its start.
+            let rules = if is_first {
+                first.run("nft", &list)
+            } else {
+                String::from_utf8(second.command("nft", &list).output().unwrap().stdout).unwrap()
+            };
+            let new = pods(first);
+            let has = |pod: &Pod| rules.contains(&format!("{} . 8080", pod.address));
+            let is_gone = |old: &&Pod| new.iter().all(|it| it.address != old.address);
+            let addresses = |pods: &[Pod]| pods.iter().map(|it| it.address.clone()).collect::<Vec<_>>();
+            let now = format!("first {is_first}: {:?}, before {:?}", addresses(&new), addresses(&old));
+            if now != found {
+                eprintln!("{now}: {}", rules.lines().filter(|it| it.contains(". 8080")).collect::<String>());
+                found = now;
+            }
+            new.iter().all(has) && !old.iter().filter(is_gone).any(has)
+        });
+    }
+    second
 }
 
 /// A pod with its address and node.
@@ -264,9 +311,12 @@ fn everything_is_reached(first: &Machine, second: &Second<'_>) {
     for client in &pods {
         let shell = |script: &str| first.kubectl(&["exec", &client.name, "--", "sh", "-c", script]);
         // Rules and records follow the endpoints a moment after the API server has them.
-        shell(
-            "until timeout 5 wget -qO- http://web && [ $(nslookup web-pods.default.svc.cluster.local | grep -c 'Address: 10.244') = 2 ]; do sleep 0.2; done",
-        );
+        let [one, other] = pods.as_slice() else { panic!("{} pods", pods.len()) };
+        shell(&format!(
+            "until timeout 5 wget -qO- http://web && [ $(nslookup web-pods.default.svc.cluster.local | grep -c -e '^Address: {}$' -e '^Address: {}$') = 2 ]; \
+             do sleep 0.2; done",
+            one.address, other.address
+        ));
         for server in &pods {
             assert_eq!(
                 shell(&format!("timeout 5 wget -qO- http://{}:8080", server.address)),

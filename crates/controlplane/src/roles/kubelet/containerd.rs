@@ -172,7 +172,9 @@ impl Containerd {
         }
         let directory = std::path::absolute(directory)?;
         let network = std::path::absolute(cni.configurations(&directory))?;
-        std::fs::create_dir_all(&network).with_context(|| format!("cannot create `{}`", network.display()))?;
+        for directory in [&directory, &network] {
+            std::fs::create_dir_all(directory).with_context(|| format!("cannot create `{}`", directory.display()))?;
+        }
         let plugins = cni.plugins.clone().or_else(plugins).unwrap_or_default();
         let file = directory.join("config.toml");
         std::fs::write(&file, configuration(&directory, &network, &std::path::absolute(&plugins)?))?;
