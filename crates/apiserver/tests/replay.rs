@@ -1,8 +1,8 @@
 //! Replays requests that a real API server answered, and compares the answers after volatile values are masked.
 //!
 //! Known differences are listed in `known_gaps.txt` and `client_gaps.txt`, one scenario and step per line, with
-//! the first place that differs; a listed step that agrees, or differs elsewhere, fails the test as well, so
-//! that the lists only shrink. `CELPLANE_GAPS=write` rewrites them.
+//! all places that differ; a listed step that agrees, or differs elsewhere, fails the test as well, so that
+//! the lists only shrink. `CELPLANE_GAPS=write` rewrites them.
 
 mod clients;
 mod mask;
@@ -92,7 +92,24 @@ fn run<F: Future<Output = Vec<Outcome>> + Send + 'static>(plays: Vec<F>) -> Vec<
     })
 }
 
-/// Position or kind of a difference: without the values, which may change from run to run.
+/// Number of places that a gap names; the others are counted.
+const PLACES_MAX: usize = 6;
+
+/// Positions or kinds of all differences of an answer: without the values, which may change from run to run.
+fn places(differences: &str) -> String {
+    let mut places: Vec<String> = Vec::new();
+    for place in differences.split(player::NEXT).map(place) {
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    let others = places.len().saturating_sub(PLACES_MAX);
+    places.truncate(PLACES_MAX);
+    let others = if others > 0 { format!(", and {others} others") } else { String::new() };
+    format!("{}{others}", places.join(", "))
+}
+
+/// Position or kind of a difference.
 fn place(difference: &str) -> String {
     let first_line = difference.lines().next().unwrap_or_default();
     let ends = [": ", " is {", " is [", " is \"", " is `", " `"].iter().filter_map(|end| first_line.find(end));
@@ -102,7 +119,7 @@ fn place(difference: &str) -> String {
 }
 
 #[test]
-fn gap_is_identified_by_its_position() {
+fn gap_is_identified_by_its_positions() {
     for (difference, expected) in [
         (".items[0].spec is missing: {\"a\": 1}", ".items[0].spec is missing"),
         (".spec.x should not be there: 1", ".spec.x should not be there"),
@@ -113,8 +130,11 @@ fn gap_is_identified_by_its_position() {
         ("header location is `a` instead of `b`", "header location"),
         ("body `ok` instead of `no`", "body"),
     ] {
-        assert_eq!(place(difference), expected);
+        assert_eq!(places(difference), expected);
     }
+    assert_eq!(places(".a is 1 instead of 2\n& .b.c is missing: {}\n& .a is 3 instead of 4"), ".a, .b.c is missing");
+    let many: Vec<String> = (0..9).map(|number| format!(".a[{number}] is 1 instead of 2")).collect();
+    assert_eq!(places(&many.join(player::NEXT)), ".a[0], .a[1], .a[2], .a[3], .a[4], .a[5], and 3 others");
 }
 
 /// Agreeing steps, and differences that are not as listed.
@@ -139,7 +159,7 @@ impl Report {
         });
         let known = known.collect();
         let list = String::from(
-            "# Steps whose answers differ from the recorded ones: the first place that does, and the likely reason.\n",
+            "# Steps whose answers differ from the recorded ones: the places that do, and the likely reason.\n",
         );
         Self { gaps_path, known, lines: String::new(), list, differences: Vec::new(), wrong: Vec::new() }
     }
@@ -154,7 +174,7 @@ impl Report {
                 None if listed.is_some() => self.wrong.push(format!("{id}: agrees now, take it off the list")),
                 None => {}
                 Some(difference) => {
-                    let place = place(&difference);
+                    let place = places(&difference);
                     let _ = writeln!(self.list, "{id}: {place} # {}", listed.map_or(reason, |(_, reason)| reason));
                     self.differences.push(format!("{id}: {difference}"));
                     if listed.is_none_or(|(listed, _)| *listed != place) {

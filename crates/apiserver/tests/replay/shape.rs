@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::player::difference;
+use super::player::{NEXT, difference};
 
-/// The first summary that the real document does not agree with.
+/// All summaries that the real document does not agree with.
 pub(super) fn compare(shape: &Map<String, Value>, real: &Value) -> Option<String> {
-    shape.iter().find_map(|(key, wanted)| {
+    let differences = shape.iter().filter_map(|(key, wanted)| {
         let found = summary(key, wanted, real)?;
         names_differ(key, wanted, &found).or_else(|| difference(&sorted(wanted), &sorted(&found), key))
-    })
+    });
+    let differences: Vec<String> = differences.collect();
+    (!differences.is_empty()).then(|| differences.join(NEXT))
 }
 
 /// Describes surplus and missing names in a list.
