@@ -1,10 +1,11 @@
 """Tests of the package against a real binary: ``CELPLANE_BIN=… pytest python/tests``."""
 
-import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 import urllib.request
 
 import pytest
@@ -41,13 +42,19 @@ def test_bad_arguments_are_reported_with_the_log() -> None:
 
 
 def test_control_plane_ends_with_a_killed_parent() -> None:
-    program = "import sys, time\nfrom celplane_testing import Cluster\nc = Cluster(nodes=0).start()\nprint(c._process.pid, flush=True)\ntime.sleep(60)\n"
-    parent = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    program = "import sys\nfrom celplane_testing import Cluster\nc = Cluster(nodes=0).start()\nprint(c.server, flush=True)\nsys.stdin.read()\n"
+    parent = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None
-    child = int(parent.stdout.readline())
+    server = urllib.parse.urlsplit(parent.stdout.readline().strip())
+    address = (server.hostname, server.port)
+    socket.create_connection(address, timeout=10).close()
     parent.send_signal(signal.SIGKILL)
     parent.wait()
-    deadline = time.monotonic() + 20
-    while os.path.exists(f"/proc/{child}") and time.monotonic() < deadline:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection(address, timeout=10).close()
+        except ConnectionRefusedError:
+            return
         time.sleep(0.01)
-    assert not os.path.exists(f"/proc/{child}")
+    pytest.fail("the control plane outlives its parent")

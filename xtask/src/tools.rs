@@ -37,6 +37,11 @@ const TOOLS: &[Tool] = &[
         sources: &[python::kubernetes],
         advice: "put a program `python-kubernetes` on the path: a Python 3 that has the package `kubernetes`",
     },
+    Tool {
+        name: "python-pytest",
+        sources: &[python::pytest],
+        advice: "put a program `python-pytest` on the path: a Python 3 that has pip, pytest and setuptools 68 or later",
+    },
 ];
 
 /// Tools that are available to the tests.

@@ -6,6 +6,7 @@
 //! annotation form, measures the races that the page describes, and removes everything. The programs must be built
 //! already; nothing outside of the namespaces is changed.
 
+mod alone;
 mod cluster;
 mod devices;
 mod measurements;
@@ -123,6 +124,7 @@ const PARTS: &[Part] = &[
     Part { name: "load", run: measurements::load },
     Part { name: "webhook-deleted", run: measurements::webhook_deleted },
     Part { name: "all-controllers", run: measurements::all_controllers },
+    Part { name: "alone", run: alone::play },
 ];
 
 /// The findings, as rows of a table.

@@ -7,7 +7,11 @@ use crate::command::{cargo, run as run_command};
 use crate::{generate, reject_unknown_flags, test, tidy};
 use anyhow::Result;
 
-pub(crate) const ABOUT: &str = "format, tidy, clippy, docs, fuzz build, tests; warnings are errors [--skip-tests]";
+pub(crate) const ABOUT: &str =
+    "format, tidy, clippy, docs, fuzz build, crate archives, tests; warnings are errors [--skip-tests]";
+
+/// The crates for a registry, each after those that it needs.
+const PUBLISHED: [&str; 4] = ["celplane-locks", "celplane-api", "celplane-cel", "celplane-cel-kubernetes"];
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
     reject_unknown_flags(arguments, &["--skip-tests"])?;
@@ -22,7 +26,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
             .args(["--workspace", "--exclude", "celplane-bench", "--exclude", "celplane-peers"])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )?;
+    archives()?;
     if arguments.is_empty() { test::run(&[]) } else { Ok(()) }
+}
+
+/// The crates that can be used on their own (`docs/packages.md`) have all that an archive for a registry needs. The archives are
+/// not compiled: the workspace is.
+fn archives() -> Result<()> {
+    let mut command = cargo(["package", "--no-verify", "--offline", "--quiet"]);
+    // What a change has not committed yet is checked, too.
+    command.arg("--allow-dirty");
+    run_command(command.args(PUBLISHED.iter().flat_map(|name| ["--package", *name])))
 }
 
 /// The fuzz targets are plain functions of a library, so stable Rust can check and test them.

@@ -1,6 +1,8 @@
 //! The proposals in annotations, on an API server that does not have their fields: a second scheduler, and resolved
 //! tolerations.
 
+mod stories;
+
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 

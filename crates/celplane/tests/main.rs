@@ -12,6 +12,7 @@
 )]
 
 mod bad_input;
+mod both_forms;
 mod build_commit;
 mod cel;
 mod certificate_rotation;

@@ -81,12 +81,7 @@ impl Cluster {
         cluster.start_etcd()?;
         cluster.start_apiserver()?;
         cluster.start_controllers()?;
-        let kubeconfig = cluster.kubeconfig("kube-scheduler");
-        let mut scheduler = Command::new(programs.join("kube-scheduler"));
-        scheduler.arg("--kubeconfig").arg(&kubeconfig).arg("--authentication-kubeconfig").arg(&kubeconfig);
-        scheduler.arg("--authorization-kubeconfig").arg(&kubeconfig);
-        scheduler.args(["--leader-elect=false", "--bind-address=127.0.0.1"]);
-        cluster.spawn("kube-scheduler", &mut scheduler)?;
+        cluster.start_kube_scheduler()?;
         cluster.role("kubelet", "admin", &["kubelet", "--nodes", "3", "--adopt-nodes", "!real"])?;
         cluster.until("three nodes are ready", || {
             Ok(cluster.kubectl(&["get", "nodes"], "")?.matches(" Ready ").count() == 3)
@@ -185,6 +180,15 @@ impl Cluster {
         }
         self.spawn("kube-apiserver", &mut server)?;
         self.until("kube-apiserver is ready", || Ok(self.run(&["get", "--raw", "/readyz"], "")?.status.success()))
+    }
+
+    pub(crate) fn start_kube_scheduler(&self) -> Result<()> {
+        let kubeconfig = self.kubeconfig("kube-scheduler");
+        let mut scheduler = Command::new(self.programs.join("kube-scheduler"));
+        for flag in ["kubeconfig", "authentication-kubeconfig", "authorization-kubeconfig"] {
+            scheduler.arg(format!("--{flag}={}", kubeconfig.display()));
+        }
+        self.spawn("kube-scheduler", scheduler.args(["--leader-elect=false", "--bind-address=127.0.0.1"]))
     }
 
     pub(crate) fn start_controllers(&self) -> Result<()> {
@@ -340,10 +344,15 @@ impl Cluster {
     }
 
     pub(crate) fn start_scheduler(&self) -> Result<()> {
+        self.start_scheduler_for("celplane")
+    }
+
+    /// Starts our scheduler under this name.
+    pub(crate) fn start_scheduler_for(&self, name: &str) -> Result<()> {
         let arguments = [
             "scheduler",
             "--scheduler-name",
-            "celplane",
+            name,
             "--placement-annotations",
             "--leader-elect-resource-namespace",
             NAMESPACE,
@@ -352,12 +361,17 @@ impl Cluster {
     }
 
     pub(crate) fn start_webhook(&self) -> Result<()> {
+        self.start_webhook_for("celplane")
+    }
+
+    /// Starts the webhook for the scheduler of this name.
+    pub(crate) fn start_webhook_for(&self, scheduler: &str) -> Result<()> {
         let arguments = [
             "webhook",
             "--namespace",
             NAMESPACE,
             "--scheduler-names",
-            "celplane",
+            scheduler,
             "--assign-scheduler",
             "--listen",
             "0.0.0.0:443",
