@@ -32,7 +32,7 @@ fn cases(text: &str) -> Vec<Value> {
 /// The exit code and the output of a tool about objects.
 fn run(arguments: &[&str], objects: &[&Value], directory: &Path) -> (i32, String) {
     let file = directory.join("objects.yaml");
-    let manifests: Vec<String> = objects.iter().map(|it| format!("---\n{}\n", api::json::to_string(*it))).collect();
+    let manifests: Vec<String> = objects.iter().map(|it| format!("---\n{}\n", api::json::to_string(it))).collect();
     std::fs::write(&file, manifests.concat()).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_celplane"));
     let output = command.args(arguments).arg(&file).env_remove("KUBECONFIG").output().unwrap();
@@ -57,8 +57,11 @@ fn required(terms: Value) -> Value {
     api::json!({"requiredDuringSchedulingIgnoredDuringExecution": terms})
 }
 
-/// The two forms of a case, and pairs of paths: that of a field, and that of its annotation.
-fn forms(case: &Value) -> Option<(Value, Value, Vec<(&'static str, String)>)> {
+/// The path of a field, and that of its annotation.
+type Paths = (&'static str, String);
+
+/// The two forms of a case, and their paths.
+fn forms(case: &Value) -> Option<(Value, Value, Vec<Paths>)> {
     let path = |key: &str| format!("metadata.annotations[{key}]");
     if let Some(constraints) = case.get("constraints") {
         let requests = api::json!([{"name": "r", "exactly": {"deviceClassName": "c"}}]);
