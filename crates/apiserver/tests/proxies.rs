@@ -102,6 +102,13 @@ async fn service_requests_reach_mapped_process() {
     // Kubernetes: the root has a slash.
     let (code, head, _) = cluster.raw("GET", &format!("{root}?a=b"), &[], Value::Null).await;
     assert_eq!((code, head["location"].to_str().unwrap()), (301, &*format!("{root}/?a=b")));
+    // Kubernetes: other methods are passed on to the root.
+    for query in ["", "?a=b"] {
+        let (code, ..) = cluster.raw("DELETE", &format!("{root}{query}"), &[], Value::Null).await;
+        assert_eq!(code, 200, "{query}");
+        let line = received.lock().unwrap().pop().unwrap();
+        assert!(line.starts_with(&format!("DELETE /{query} ")), "{line}");
+    }
     // Redirects lead through the proxy, those to others do not.
     let (code, head, _) = cluster.raw("GET", &format!("{root}/away"), &[], Value::Null).await;
     assert_eq!((code, head["location"].to_str().unwrap()), (302, &*format!("{root}/login?x=1")));

@@ -247,13 +247,8 @@ impl Machines {
     }
 
     pub(super) fn start_proxy(&mut self, node: &str) {
-        self.start_proxy_with(node, node, &["--node-routes"]);
-    }
-
-    /// Starts a proxy of a node under a name of the test, with more flags.
-    pub(super) fn start_proxy_with(&mut self, name: &str, node: &str, flags: &[&str]) {
         let kubeconfig = self.path("data/admin.kubeconfig");
-        let common = [
+        let flags = [
             env!("CARGO_BIN_EXE_celplane"),
             "proxy",
             "--kubeconfig",
@@ -262,6 +257,7 @@ impl Machines {
             node,
             "--cluster-cidr",
             "10.244.0.0/16",
+            "--node-routes",
             "--min-sync-period",
             "50ms",
             "--sync-period",
@@ -269,8 +265,8 @@ impl Machines {
             "--secure-port",
             "0",
         ];
-        let child = self.command(node, &[&common, flags].concat()).stdout(Stdio::null()).spawn().unwrap();
-        self.proxies.push((name.to_owned(), child));
+        let child = self.command(node, &flags).stdout(Stdio::null()).spawn().unwrap();
+        self.proxies.push((node.to_owned(), child));
     }
 
     /// Starts a kube-proxy in nftables mode. It sets no routes to other nodes.
@@ -297,8 +293,8 @@ impl Machines {
         self.run(node, &["ip", "route", "add", network, "via", gateway]);
     }
 
-    pub(super) fn end_proxy(&mut self, name: &str, signal: rustix::process::Signal) {
-        let at = self.proxies.iter().position(|(it, _)| it == name).unwrap();
+    pub(super) fn end_proxy(&mut self, node: &str, signal: rustix::process::Signal) {
+        let at = self.proxies.iter().position(|(name, _)| name == node).unwrap();
         let (_, mut child) = self.proxies.remove(at);
         let id = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
         rustix::process::kill_process(id, signal).unwrap();

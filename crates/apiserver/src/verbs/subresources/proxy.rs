@@ -181,6 +181,8 @@ fn request(
     host: &str,
     path: &str,
 ) -> std::result::Result<Request<forward::Body>, String> {
+    // Reads of the bare `proxy` are redirected to the path with a slash; other methods are passed on.
+    let path = if path.is_empty() { "/" } else { path };
     let target = match parts.uri.query() {
         Some(query) => format!("{path}?{query}"),
         None => path.to_owned(),
