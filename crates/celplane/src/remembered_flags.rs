@@ -121,6 +121,8 @@ pub(crate) fn read(directory: &Path) -> Result<Vec<Flag>> {
     let advice = || format!("cannot use `{}`; --forget-flags starts without stored flags", path.display());
     let text = match std::fs::read(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        // Not the path of a directory: the start itself names that.
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => return Ok(Vec::new()),
         text => text.with_context(advice)?,
     };
     let fields = json::parse(&text).with_context(advice)?;
