@@ -11,7 +11,7 @@ use registry::printers::{Column, Printer, SCALES, row_conditions};
 
 pub(crate) use self::rows::{Rows, is_sorted, sort};
 use crate::custom::serving::ServedVersion;
-use crate::resources::{self, Resource};
+use crate::resources::Resource;
 use crate::state::Server;
 use crate::verbs::{Call, partial_metadata};
 use crate::wire::answer::Answer;

@@ -27,7 +27,7 @@ pub struct LogReader {
     left: Option<usize>,
 }
 
-/// How far a log was read.
+/// The position up to which a log was read.
 enum Progress {
     NotBegun,
     Open(Position),

@@ -430,7 +430,7 @@ mod tests {
         state.note_images(&all, &HashSet::from(["d"]), at(130));
         assert_eq!(state.unused_images(at(130)), ["c"]);
         assert_eq!(state.unused_images(at(1000)), ["c", "a", "b", "d"]);
-        // An image that was removed by others and pulled again begins anew.
+        // An image that was removed by others and pulled again counts as a new one.
         state.note_images(&images(&["a", "b", "d"]), &HashSet::new(), at(1000));
         state.note_images(&all, &HashSet::new(), at(1010));
         assert_eq!(state.unused_images(at(1020)), ["a", "b", "d"]);

@@ -380,7 +380,7 @@ mod tests {
     fn config_map(index: usize) -> (Arc<str>, ServedObject) {
         let metadata = api::json!({
             "name": (format!("m{index}")), "creationTimestamp": "2020-01-01T00:00:00Z",
-            "labels": {"shard": (format!("s{}", index % 100)), "even": (if index % 2 == 0 { "yes" } else { "no" })}
+            "labels": {"shard": (format!("s{}", index % 100)), "even": (if index.is_multiple_of(2) { "yes" } else { "no" })}
         });
         let mut object = api::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
         let stored = cache::stored::encode(&mut object).unwrap();
