@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use api::features::Features;
 use apiserver::Options;
 use apiserver::identity::User;
 use apiserver::serving::certificates::Bundle;
@@ -71,7 +72,10 @@ impl Drop for BesiegedServer {
 impl BesiegedServer {
     async fn here() -> (Self, Arc<Place>) {
         let users = ["jane", "mallory", "nobody"].map(|name| (name.to_owned(), User::authenticated(name, &[])));
-        let options = Options { tokens: users.into(), connections_max: 300, ..Options::without_controllers() };
+        // For columns with expressions.
+        let features = Features::all_proposals();
+        let options =
+            Options { features, tokens: users.into(), connections_max: 300, ..Options::without_controllers() };
         let network = Network::start_with(store::Options::default(), options).await;
         network.server.set_kubelets(Arc::new(unread::Agent));
         let place = network.place.clone();

@@ -43,6 +43,22 @@ fn closed_pipe_ends_commands_quietly() {
     }
 }
 
+/// As in `celplane up --wait | head -1`: the control plane stays, and the command has succeeded.
+#[test]
+fn closed_pipe_leaves_the_control_plane_running() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let _down = crate::up::Down(&data);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let up = ["up", "--wait", "--port", "0", "--ephemeral", "--nodes", "0", "--data-dir", data.to_str().unwrap()];
+    assert_eq!(run(&up, writer.into()), (0, String::new()));
+    let kubeconfig = data.join("admin.kubeconfig");
+    let scan = ["scan", "--kubeconfig", kubeconfig.to_str().unwrap()];
+    let scanned = Command::new(env!("CARGO_BIN_EXE_celplane")).args(scan).output().unwrap();
+    assert!(scanned.status.success(), "{scanned:?}");
+}
+
 #[cfg(unix)]
 #[test]
 fn help_of_envtest_assets_ends_quietly() {

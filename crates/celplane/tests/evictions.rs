@@ -164,3 +164,84 @@ async fn a_plan_is_neither_shortened_nor_extended_by_further_taints() {
     test.taint(&["maint", "disk"]).await;
     assert_eq!(test.evicted_after(60 * SECOND).await, evicted(&[("a", 30)]));
 }
+
+/// Tolerations within the limits of one object, whose expressions cost 3,200,000 for each taint.
+///
+/// Their cost is mostly that of searches in a long text, which take little time: a check exceeds the budget by its cost,
+/// also without optimizations. The last one tolerates all taints for a second.
+pub(crate) fn costly_tolerations() -> Value {
+    let ten = "[1,2,3,4,5,6,7,8,9,10]";
+    let expression = |number: usize| {
+        let search = format!("!'{}'.contains('{number}')", "x".repeat(8000));
+        let is_last = number == 3;
+        format!("{ten}.all(a,{ten}.all(b,{ten}.all(c,{search})))&&taint.key.startsWith('t')=={is_last}")
+    };
+    let toleration = |number: usize| json!({"expression": (expression(number)), "tolerationSeconds": 1});
+    Value::Array((0..4).map(toleration).collect())
+}
+
+/// Taints for which the expressions of [`costly_tolerations`] cost 16,000,000, more than the budget of one check.
+const COSTLY_TAINTS: [&str; 5] = ["t0", "t1", "t2", "t3", "t4"];
+
+#[tokio::test]
+async fn check_over_budget_is_reported_and_continued() {
+    let test = Test::start(Features::all_proposals(), &[("costly", costly_tolerations())]).await;
+    test.taint(&COSTLY_TAINTS).await;
+    let log = test.cluster.switch.log.clone();
+    let start = Instant::now();
+    let is_evicted = || {
+        let all = log.between(start, 7200 * SECOND);
+        all.iter().any(|it| it.method == Method::DELETE && it.path.ends_with("/pods/costly"))
+    };
+    // Namespaces share the thread for expressions in real time, which passes slowly here.
+    test.cluster.pass(3600 * SECOND, is_evicted).await;
+    assert!(is_evicted(), "a later check continues");
+    reported(&test.cluster, "costly").await;
+}
+
+/// Checks that a pod has the event about expressions that exceeded the budget.
+async fn reported(cluster: &Cluster, pod: &str) {
+    let events = cluster.admin.objects::<Event>();
+    let events = cluster.at_once(events.list(&Selection::default())).await.unwrap();
+    let found = events
+        .items
+        .iter()
+        .find(|it| it.reason == "ExpressionBudgetExceeded" && it.involved_object.name == pod)
+        .expect("an event");
+    let begin = "Expressions exceeded the budget of one reconciliation (";
+    assert!(found.message.starts_with(begin), "{}", found.message);
+}
+
+#[tokio::test]
+async fn resolver_over_budget_is_reported_and_continued() {
+    let cluster = Cluster::start().await;
+    let admin = &cluster.admin;
+    let account = client::Resource::new("", "v1", "serviceaccounts", "ServiceAccount");
+    admin.documents(account).create("default", &json!({"metadata": {"name": "default"}})).await.unwrap();
+    let taint = |key: &str| json!({"key": key, "value": "v", "effect": "NoExecute"});
+    let taints: Vec<Value> = COSTLY_TAINTS.into_iter().map(taint).collect();
+    let node = json!({"metadata": {"name": "node"}, "spec": {"taints": taints}});
+    admin.documents(Node::RESOURCE).create("", &node).await.unwrap();
+    let name = api::annotations::TOLERATIONS;
+    let annotations = json!({name: (costly_tolerations().to_string())});
+    let pod = json!({"metadata": {"name": "costly", "annotations": annotations}, "spec": {
+        "nodeName": "node", "containers": [{"name": "c", "image": "app:1"}]}});
+    admin.documents(Pod::RESOURCE).create("default", &pod).await.unwrap();
+    tokio::time::pause();
+    let features = Features::all_proposals();
+    let rewrite = controlplane::placement::rewrite(features, controlplane::placement::Devices::default()).unwrap();
+    let settings = controllers::settings::Settings { placement: Some(rewrite), ..Default::default() };
+    let _controllers = cluster.controllers_with(&["toleration-resolver"], features, settings);
+    let (log, start) = (cluster.switch.log.clone(), Instant::now());
+    let is_patched = || {
+        let all = log.between(start, 7200 * SECOND);
+        all.iter().any(|it| it.method == Method::PATCH && it.path.ends_with("/pods/costly") && it.code == 200)
+    };
+    cluster.pass(3600 * SECOND, is_patched).await;
+    assert!(is_patched(), "a later reconciliation continues");
+    reported(&cluster, "costly").await;
+    let pods = cluster.admin.objects::<Pod>();
+    let pod = cluster.at_once(pods.get("default", "costly")).await.unwrap();
+    let added = pod.spec.tolerations.iter().filter(|it| it.key.starts_with('t') && it.expression.is_empty());
+    assert_eq!(added.count(), COSTLY_TAINTS.len());
+}

@@ -2,17 +2,20 @@
 //! are not delayed.
 //!
 //! Pods, DaemonSets, node affinity, a RuntimeClass and claims that cannot be pruned, in `celplane up` on nodes
-//! with one distinct taint each. As a test it is small and compares no times. As a measurement, with a release
-//! build, it is the whole siege (1,000 pods and 200 DaemonSets on 500 nodes), and the time in which plain pods
-//! are bound is checked:
+//! with one distinct taint each, beside ordinary reads, writes and health checks, which all succeed, and with bounded
+//! memory. As a test it is small and compares no times. As a measurement, with a release build, it is the whole siege
+//! (1,000 pods and 200 DaemonSets on 500 nodes), and the times in which plain pods are bound and health checks answer
+//! are checked:
 //!
 //! ```text
 //! CELPLANE_BIN=target/release/celplane CELPLANE_SIEGE_SECONDS=60 cargo test -p celplane expression_siege -- --nocapture
 //! ```
 
 use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use api::apps::v1::DaemonSet;
@@ -22,6 +25,8 @@ use api::json::Value;
 use client::objects::{Deletion, Patch, Selection};
 use client::resources::ServedView as _;
 use client::{Client, Resource};
+use http::Method;
+use tokio::task::JoinHandle;
 
 use crate::cluster::program;
 
@@ -36,6 +41,12 @@ const ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts", "ServiceAc
 const LIMIT: Duration = Duration::from_secs(200);
 /// Plain pods are bound within this time, in a measurement.
 const BOUND_MAX: Duration = Duration::from_secs(2);
+/// Health never takes longer, in a measurement.
+const HEALTH_MAX: Duration = Duration::from_secs(2);
+/// Under attack the process takes at most this many KiB more than before.
+const MORE_MEMORY_MAX: u64 = 600 << 10;
+/// Health checks and rounds of ordinary requests before the attack, at least.
+const QUIET_ROUNDS: usize = 20;
 
 struct Plan {
     nodes: usize,
@@ -80,6 +91,96 @@ impl Up {
         assert!(line.starts_with("The API is served"), "{line}");
         Self { process, _directory: directory, kubeconfig: data.join("admin.kubeconfig") }
     }
+}
+
+impl Up {
+    fn kibibytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id())).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+        line.trim().trim_end_matches("kB").trim().parse().unwrap_or_default()
+    }
+}
+
+/// Ordinary requests and health checks, each of which succeeds.
+#[derive(Default)]
+struct Traffic {
+    is_over: AtomicBool,
+    requests: Mutex<Vec<Duration>>,
+    health: Mutex<Vec<Duration>>,
+}
+
+impl Traffic {
+    /// Starts it, with connections of its own.
+    async fn start(kubeconfig: &Path) -> (Arc<Self>, Vec<JoinHandle<()>>) {
+        let traffic = Arc::<Self>::default();
+        let mut tasks = Vec::new();
+        for number in 0..2 {
+            let client = Client::from_kubeconfig(kubeconfig, None, "ordinary").await.unwrap();
+            let traffic = traffic.clone();
+            tasks.push(tokio::spawn(async move { traffic.request(&client, number).await }));
+        }
+        let client = Client::from_kubeconfig(kubeconfig, None, "health").await.unwrap();
+        let checked = traffic.clone();
+        tasks.push(tokio::spawn(async move { checked.check(&client).await }));
+        (traffic, tasks)
+    }
+
+    async fn request(&self, client: &Client, number: usize) {
+        let maps = "/api/v1/namespaces/ordinary/configmaps";
+        let mut round = 0;
+        while !self.is_over.load(Ordering::Relaxed) {
+            let one = format!("{maps}/m-{number}-{round}");
+            let body = json!({"metadata": {"name": (format!("m-{number}-{round}"))}, "data": {"k": "v"}}).to_string();
+            for (method, path, body) in [
+                (Method::POST, maps, body.as_str()),
+                (Method::GET, &one, ""),
+                (Method::GET, "/api/v1/namespaces?limit=5", ""),
+                (Method::PUT, &one, &body),
+                (Method::DELETE, &one, ""),
+            ] {
+                let started = Instant::now();
+                let answer = client.send(method.clone(), path, "application/json", body.to_owned()).await;
+                answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"));
+                self.requests.lock().unwrap().push(started.elapsed());
+            }
+            round += 1;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn check(&self, client: &Client) {
+        while !self.is_over.load(Ordering::Relaxed) {
+            for path in ["/livez", "/readyz"] {
+                let started = Instant::now();
+                let health = client.get_as(path, "text/plain").await.unwrap();
+                assert_eq!(&health[..], b"ok");
+                self.health.lock().unwrap().push(started.elapsed());
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// The latencies since the last call: of requests, and of health checks.
+    fn take(&self) -> [Vec<Duration>; 2] {
+        let mut both = [&self.requests, &self.health].map(|times| std::mem::take(&mut *times.lock().unwrap()));
+        both.iter_mut().for_each(|times| times.sort());
+        both
+    }
+
+    /// Waits for a number of samples, and for this long.
+    async fn quiet(&self, length: Duration) -> [Vec<Duration>; 2] {
+        let started = Instant::now();
+        until("ordinary requests", || async {
+            let counts = [&self.requests, &self.health].map(|times| times.lock().unwrap().len());
+            counts.into_iter().all(|count| count >= QUIET_ROUNDS) && started.elapsed() >= length
+        })
+        .await;
+        self.take()
+    }
+}
+
+fn p99(sorted: &[Duration]) -> Duration {
+    sorted[(sorted.len() * 99).div_ceil(100) - 1]
 }
 
 impl Drop for Up {
@@ -229,25 +330,37 @@ async fn plain_pods_are_bound_beside_costly_expressions() {
     many.as_array_mut().unwrap().push(json!({"expression": (costly("taint.value", 1))}));
     let refused = client.documents(Pod::RESOURCE).create("hostile", &pod("above", json!({"tolerations": many}))).await;
     assert!(refused.unwrap_err().to_string().contains("add up to 4533306"), "six are above the limit");
+    let (traffic, tasks) = Traffic::start(&up.kubeconfig).await;
+    let [_, health_quiet] = traffic.quiet(plan.measures.unwrap_or_default() / 4).await;
+    let (before, mut highest) = (up.kibibytes(), 0);
     attack(&client, &plan).await;
     let mut times = Vec::new();
     let started = Instant::now();
     while times.len() < plan.plain || plan.measures.is_some_and(|length| started.elapsed() < length) {
         times.push(bind_plain(&client, times.len()).await);
-        let health = client.get_as("/livez", "text/plain").await.unwrap();
-        assert_eq!(&health[..], b"ok");
+        highest = up.kibibytes().max(highest);
     }
     let budget = "exceeded the budget of one";
     until("the event of a pod", || events_say(&client, "Pod", budget)).await;
     until("the event of a daemon set", || events_say(&client, "DaemonSet", budget)).await;
     assert!(up.process.try_wait().unwrap().is_none(), "the process is still there");
+    traffic.is_over.store(true, Ordering::Relaxed);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    highest = up.kibibytes().max(highest);
+    let [requests, health] = traffic.take();
     times.sort();
-    let p99 = times[(times.len() * 99).div_ceil(100) - 1];
-    println!(
-        "{} plain pods: p50 {:?}, p99 {p99:?}, max {:?}",
-        times.len(),
-        times[times.len() / 2],
-        times[times.len() - 1]
-    );
-    assert!(plan.measures.is_none() || p99 <= BOUND_MAX, "p99 {p99:?}");
+    let rows = [("plain pods", &times), ("requests", &requests), ("health, quiet", &health_quiet), ("health", &health)];
+    for (name, times) in rows {
+        let (p50, p99, max) = (times[times.len() / 2], p99(times), times[times.len() - 1]);
+        println!("{} {name}: p50 {p50:?}, p99 {p99:?}, max {max:?}", times.len());
+    }
+    println!("memory before {} MiB, at most {} MiB", before >> 10, highest >> 10);
+    assert!(highest.saturating_sub(before) < MORE_MEMORY_MAX, "{before} {highest}");
+    if plan.measures.is_some() {
+        assert!(p99(&times) <= BOUND_MAX, "{:?}", p99(&times));
+        assert!(p99(&health) <= p99(&health_quiet) * 5, "{:?} {:?}", p99(&health_quiet), p99(&health));
+        assert!(health[health.len() - 1] < HEALTH_MAX, "{:?}", health[health.len() - 1]);
+    }
 }

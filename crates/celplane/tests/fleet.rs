@@ -356,6 +356,30 @@ async fn a_pod_waits_until_its_volume_can_be_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn node_admission_over_budget_is_reported_and_continued() {
+    let cluster = Cluster::start(Gates::all_proposals()).await;
+    let taints: Vec<Value> = (0..5).map(|it| api::json!({"key": (format!("t{it}")), "effect": "NoExecute"})).collect();
+    let played = api::json!({"sim.celplane.dev/node": "true"});
+    let node = api::json!({"metadata": {"name": "tainted", "annotations": played}, "spec": {"taints": taints}});
+    // Before the fleet starts, so that it knows the taints when the pod arrives.
+    cluster.admin.documents(Node::RESOURCE).create("", &node).await.unwrap();
+    let _fleet = cluster.fleet(0, Gates::all_proposals());
+    until(&cluster.nodes, || cluster.nodes.store().get("", "tainted").is_some_and(|node| is_ready(&node))).await;
+    let mut spec = on("tainted");
+    let costly = crate::evictions::costly_tolerations();
+    spec.as_object_mut().unwrap().insert("tolerations", costly);
+    cluster.create("costly", spec).await;
+    // It runs only if a later check continues: all of the expressions cost more than the budget of one.
+    until(&cluster.pods, || cluster.pod("costly").is_some_and(|pod| pod.status.phase == "Running")).await;
+    let events: Informer<Event> = Informer::start(&cluster.admin, Selection::default());
+    let is_reported = |it: &Event| {
+        let begin = "Expressions exceeded the budget of one admission (";
+        it.reason == "ExpressionBudgetExceeded" && it.message.starts_with(begin) && it.involved_object.name == "costly"
+    };
+    until(&events, || events.store().list().iter().any(|it| is_reported(it))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_the_node_does_not_take_fails_with_a_reason() {
     let cluster = Cluster::start(Gates::all_proposals()).await;
     let _fleet = cluster.fleet(1, Gates::all_proposals());

@@ -35,7 +35,7 @@ macro_rules! attack {
     };
 }
 
-pub(super) const ATTACKS: [Attack; 16] = [
+pub(super) const ATTACKS: [Attack; 17] = [
     attack!("silent connections" 2 silent),
     attack!("slow bodies" 4 slow_bodies),
     attack!("long lists" 8 lists),
@@ -52,6 +52,7 @@ pub(super) const ATTACKS: [Attack; 16] = [
     attack!("followed logs" 2 followers),
     attack!("YAML aliases" 2 aliases),
     attack!("wide columns" 2 wide_columns),
+    attack!("costly columns" 4 costly_columns),
 ];
 
 /// Starts all attackers; each waits for its turns.

@@ -1,4 +1,4 @@
-//! Attacks that cause much work with little input: unread responses, aliases of YAML, wide columns.
+//! Attacks that cause much work with little input: unread responses, aliases of YAML, wide and costly columns.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -17,13 +17,14 @@ use crate::network::Connection;
 const LOG: &str = "/api/v1/namespaces/large/pods/p/log";
 const LARGE: &str = "/api/v1/namespaces/large/configmaps";
 const THINGS: &str = "/apis/siege.example/v1/namespaces/large/things";
+const GRIDS: &str = "/apis/siege.example/v1/namespaces/large/grids";
 const TABLE: (&str, &str) = ("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
 
 /// The rights that these attacks need beside those of all.
 pub(super) fn rules() -> [Value; 2] {
     [
         json!({"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get"]}),
-        json!({"apiGroups": ["siege.example"], "resources": ["things"], "verbs": ["list"]}),
+        json!({"apiGroups": ["siege.example"], "resources": ["things", "grids"], "verbs": ["list"]}),
     ]
 }
 
@@ -70,12 +71,44 @@ pub(super) async fn prepare(admin: &mut Connection) {
         };
         tokio::time::timeout(Duration::from_secs(30), created).await.unwrap();
     }
+    prepare_grids(admin).await;
     let log = async {
         while admin.send("GET", LOG, &[], &Value::Null).await.status() != 200 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     tokio::time::timeout(Duration::from_secs(30), log).await.unwrap();
+}
+
+/// Resources with two columns whose expressions use up the cost budget of a table: 632,104 for each of 40 cells.
+async fn prepare_grids(admin: &mut Connection) {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+        "l": {"type": "array", "items": {"type": "integer"}}}}}});
+    let expression = |limit: &str| format!("self.spec.l.all(x, self.spec.l.all(y, x + y >= {limit})) ? 'a' : 'b'");
+    let columns = json!([{"name": "A", "type": "string", "expression": expression("0")},
+        {"name": "B", "type": "string", "expression": expression("-1")}]);
+    let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+        "additionalPrinterColumns": columns}]);
+    let names = json!({"plural": "grids", "kind": "Grid"});
+    let spec = json!({"group": "siege.example", "scope": "Namespaced", "names": names, "versions": versions});
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = json!({"metadata": {"name": "grids.siege.example"}, "spec": spec});
+    let (status, answer) = admin.ask("POST", definitions, &definition).await;
+    assert_eq!(status, 201, "{answer}");
+    for index in 0..20 {
+        let grid = json!({"apiVersion": "siege.example/v1", "kind": "Grid",
+            "metadata": {"name": format!("g{index}")}, "spec": {"l": (0..300).collect::<Vec<u32>>()}});
+        let created = async {
+            while admin.ask("POST", GRIDS, &grid).await.0 == 404 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), created).await.unwrap();
+    }
+    let table = admin.send("GET", GRIDS, &[TABLE], &Value::Null).await;
+    let warning = table.headers().get("warning").map(|it| it.to_str().unwrap().to_owned()).unwrap_or_default();
+    assert!(warning.contains("exceeded the cost budget of this request"), "{} {warning}", table.status());
+    table.into_body().collect().await.unwrap();
 }
 
 impl Siege {
@@ -144,12 +177,23 @@ impl Siege {
 
     /// Tables whose cells are larger than their objects.
     pub(super) async fn wide_columns(&self, kind: usize) {
+        self.tables(kind, THINGS).await;
+    }
+
+    /// Tables that use up the cost budget of a request.
+    pub(super) async fn costly_columns(&self, kind: usize) {
+        self.tables(kind, GRIDS).await;
+    }
+
+    async fn tables(&self, kind: usize, path: &str) {
         while self.attack(kind).await {
             let Some(mut connection) = self.place.try_connect().await else { continue };
             while self.goes_on(kind) {
-                let Ok(answer) = connection.try_send("GET", THINGS, &[MALLORY, TABLE], &Value::Null).await else {
+                let Ok(answer) = connection.try_send("GET", path, &[MALLORY, TABLE], &Value::Null).await else {
                     break;
                 };
+                let status = answer.status();
+                assert!(status == 429 || !status.is_client_error(), "{path}: {status}");
                 let _ = answer.into_body().collect().await;
             }
         }

@@ -123,13 +123,23 @@ impl Cluster {
 
     /// Runs controllers, until what is given back is dropped.
     pub(crate) fn controllers(&self, names: &[&str], features: Features) -> Stop {
+        self.controllers_with(names, features, controllers::settings::Settings::default())
+    }
+
+    /// Like [`controllers`](Self::controllers), with settings.
+    pub(crate) fn controllers_with(
+        &self,
+        names: &[&str],
+        features: Features,
+        settings: controllers::settings::Settings,
+    ) -> Stop {
         let (stop, shutdown) = client::Shutdown::channel();
         let switch = self.switch.clone();
         let options = controllers::manager::Options {
             clients: Arc::new(move |name| Client::in_process(switch.clone(), name)),
             controllers: names.iter().map(ToString::to_string).collect(),
             features,
-            settings: controllers::settings::Settings::default(),
+            settings,
             runtime: client::controller::Runtime::new(
                 &telemetry::metrics::Registry::new(),
                 client::Health::new(),

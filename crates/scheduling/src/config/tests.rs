@@ -197,6 +197,13 @@ fn arguments_out_of_range_are_refused() {
         terms.join(",")
     );
     check("NodeAffinity", &affinity, "addedAffinity: must have at most 64 expressions in total, has 65");
+    // Each is within the limit of one expression; six together are not.
+    let ten = "[1,2,3,4,5,6,7,8,9,10]";
+    let search = format!("!'{}'.contains('y')", "x".repeat(8000));
+    let costly = format!("{ten}.all(a, {ten}.all(b, {ten}.all(c, {search})))");
+    let terms: Vec<String> =
+        (0..6).map(|it| format!(r#"{{"matchCELExpressions": ["{costly} && {it} >= 0"]}}"#)).collect();
+    check("NodeAffinity", &required(&terms.join(",")), "addedAffinity: estimated costs of 6 expressions add up to ");
 }
 
 #[test]
