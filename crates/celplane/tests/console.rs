@@ -67,7 +67,7 @@ pub(crate) fn ready_with(nodes: &str) -> Option<(Cluster, ConsoleProcess, Browse
     let browser = Browser::start()?;
     let cluster =
         Cluster::up(tempfile::tempdir().unwrap(), &["--ephemeral", "--nodes", nodes, "--devices", "grid:2x4"]);
-    cluster.kubectl(&["wait", "--for=condition=Ready", "node", "--all", "--timeout=60s"], "");
+    cluster.wait_for_nodes();
     cluster.kubectl(&["taint", "node", "node-0", "gpu.example.com/generation=3:NoSchedule"], "");
     cluster.kubectl(&["taint", "node", "node-1", "gpu.example.com/generation=6:NoSchedule"], "");
     cluster.kubectl(&["label", "node", "node-0", "node-1", "topology.kubernetes.io/zone=east-1", "pool=gpu"], "");

@@ -70,7 +70,7 @@ fn few_rights_are_explained() {
     std::fs::write(&tokens, "few-rights-token,eve,1,\n").unwrap();
     let cluster =
         Cluster::up(directory, &["--ephemeral", "--nodes", "1", "--token-auth-file", tokens.to_str().unwrap()]);
-    cluster.kubectl(&["wait", "--for=condition=Ready", "node", "--all", "--timeout=60s"], "");
+    cluster.wait_for_nodes();
     cluster.kubectl(&["create", "role", "reader", "--verb=get,list,watch", "--resource=pods", "-n", "default"], "");
     cluster.kubectl(&["create", "rolebinding", "reader", "--role=reader", "--user=eve", "-n", "default"], "");
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: lonely}\nspec: {nodeSelector: {no: where}, containers: [{name: c, image: c}]}\n";

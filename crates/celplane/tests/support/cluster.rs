@@ -88,6 +88,16 @@ impl Cluster {
         Self { process, directory }
     }
 
+    /// Waits until all nodes are ready. `kubectl wait` fails while there are none.
+    pub fn wait_for_nodes(&self) {
+        let started = Instant::now();
+        while self.kubectl(&["get", "nodes", "--output=name"], "").is_empty() {
+            assert!(started.elapsed() < Duration::from_secs(60), "no node was created");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        self.kubectl(&["wait", "--for=condition=Ready", "node", "--all", "--timeout=60s"], "");
+    }
+
     pub fn kubeconfig(&self) -> PathBuf {
         self.directory.path().join("data/admin.kubeconfig")
     }
