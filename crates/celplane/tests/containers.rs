@@ -1,9 +1,10 @@
 //! Containers that really run: `celplane up --runtime containerd` with `kubectl`, as root and with Debian's packages.
 
 mod image;
+mod joined;
 mod machine;
 mod names;
-mod other_network;
+mod registry;
 mod resources;
 mod second_agent;
 mod stories;
@@ -104,6 +105,7 @@ fn kubectl_reaches_containers_of_all_workloads() {
             ("attach", streams::attach_reaches_the_first_process),
             ("debug", streams::debug_containers_see_their_target),
             ("logs", streams::logs_are_selected_and_followed),
+            ("rotation", streams::rotated_logs_are_followed_completely),
             ("paths", streams::paths_and_identities_are_checked),
             ("jobs", workloads::jobs_end_and_daemons_run),
             ("state", workloads::sets_keep_their_local_volumes),
@@ -127,18 +129,15 @@ fn pods_of_two_machines_reach_each_other() {
 }
 
 #[test]
-fn pods_run_on_the_plugin_of_a_configuration() {
-    let Some(machine) = Machine::start_prepared(other_network::FLAGS, other_network::configure) else { return };
-    other_network::carries_pods(&machine);
-}
-
-#[test]
 fn stories_of_the_proposals_run_as_containers() {
-    let Some(machine) = Machine::start() else { return };
+    let Some(machine) = Machine::start_with(&["--enable-bootstrap-token-auth"]) else { return };
     run_all(
         &machine,
         &[
             ("claims", stories::claims_are_visible_in_containers),
+            ("volume", stories::volume_of_a_newer_kernel_is_mounted),
+            ("pulls", registry::images_are_pulled_with_credentials),
+            ("join", joined::agent_runs_pods_with_files_of_join),
             ("pods", stories::pods_run_where_the_proposals_let_them),
         ],
     );
@@ -171,8 +170,8 @@ fn services_reach_pods(machine: &Machine) {
     machine.kubectl(&["expose", "deployment", "web", "--port=80", "--target-port=8080", "--type=NodePort"]);
     let address = machine.kubectl(&["get", "service", "web", "-o", "jsonpath={.spec.clusterIP}"]);
     let port = machine.kubectl(&["get", "service", "web", "-o", "jsonpath={.spec.ports[0].nodePort}"]);
-    let fetch = |url: &str| format!("until wget -qO- {url}; do sleep 0.1; done");
-    let api_server = "until echo | nc -w 2 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT > /dev/null; do sleep 0.1; done; echo connected";
+    let fetch = |url: &str| format!("until wget -qO- {url} 2>/dev/null; do sleep 0.1; done");
+    let api_server = "until echo | nc -w 2 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT > /dev/null 2>&1; do sleep 0.1; done; echo connected";
     machine.apply(
         &(once("by-service", &fetch(&format!("http://{address}/index.html")), "") + &once("by-api", api_server, "")),
     );
@@ -181,6 +180,7 @@ fn services_reach_pods(machine: &Machine) {
     }
     assert_eq!(machine.kubectl(&["logs", "by-service"]), "hello from a file\n");
     assert_eq!(machine.kubectl(&["logs", "by-api"]), "connected\n");
+    pods_are_proxied(machine);
     // The machine itself reaches the cluster IP and the node port.
     for url in [format!("http://{address}/index.html"), format!("http://192.168.77.1:{port}/index.html")] {
         assert_eq!(machine.run("busybox", &["wget", "-qO-", &url]), "hello from a file\n", "{url}");
@@ -189,6 +189,29 @@ fn services_reach_pods(machine: &Machine) {
     assert_eq!(machine.kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].spec.podCIDR}"]), "10.244.0.0/24");
     let tables = machine.run("nft", &["list", "tables", "ip"]);
     assert!(tables.contains("table ip celplane-proxy"), "{tables}");
+}
+
+/// The API server passes requests on to the real addresses of pods.
+fn pods_are_proxied(machine: &Machine) {
+    let pod = first_web_pod(machine);
+    let root = "/api/v1/namespaces/default";
+    for path in [
+        format!("{root}/pods/{pod}:8080/proxy/index.html"),
+        format!("{root}/pods/http:{pod}:8080/proxy/index.html"),
+        format!("{root}/services/web:80/proxy/index.html"),
+        format!("{root}/services/http:web:80/proxy/index.html"),
+    ] {
+        assert_eq!(machine.kubectl(&["get", "--raw", &path]), "hello from a file\n", "{path}");
+    }
+    let refused = |path: &str, more: &[&str]| {
+        let output = machine.try_kubectl(&[&["get", "--raw", path], more].concat(), "");
+        assert!(!output.status.success(), "{path}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let why = refused(&format!("{root}/pods/{pod}:9/proxy/"), &[]);
+    assert!(why.contains("error trying to reach service"), "{why}");
+    let why = refused(&format!("{root}/services/web:80/proxy/"), &["--as", "nobody"]);
+    assert!(why.contains("Forbidden"), "{why}");
 }
 
 fn streams_reach_containers(machine: &Machine) {
@@ -261,10 +284,10 @@ fn noexecute_evicts_pods_without_a_matching_expression(machine: &Machine) {
 fn nothing_is_left_behind(machine: &Machine) {
     machine.kubectl(&["delete", "deployment", "web"]);
     machine.kubectl(&["delete", "pods", "--all", "--wait"]);
-    // Files go a moment after the pod's object.
-    let left = (0..100).any(|_| {
+    // Files, shims, mounts and cgroups go a moment after the pod's object.
+    let is_clean = (0..300).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));
-        machine.pod_directories() == 0
+        machine.remains().is_empty()
     });
-    assert!(left, "{} directories of pods are left", machine.pod_directories());
+    assert!(is_clean, "left: {:#?}", machine.remains());
 }

@@ -4,8 +4,14 @@ use std::path::Path;
 
 use ring::digest::{SHA256, digest};
 
-/// An OCI archive of an image with busybox and links for all its applets.
-pub(super) fn busybox(path: &Path, reference: &str, config: &str) {
+/// The parts of an image with busybox and links for all its applets.
+pub(super) struct Parts {
+    pub(super) config: String,
+    pub(super) manifest: String,
+    pub(super) layer: Vec<u8>,
+}
+
+pub(super) fn parts(config: &str) -> Parts {
     let program = std::fs::read("/bin/busybox").unwrap();
     let list = std::process::Command::new("/bin/busybox").arg("--list").output().unwrap();
     let applets = String::from_utf8(list.stdout).unwrap();
@@ -23,15 +29,17 @@ pub(super) fn busybox(path: &Path, reference: &str, config: &str) {
     let config = format!(
         r#"{{"architecture":"{ARCH}","os":"linux","config":{config},"rootfs":{{"type":"layers","diff_ids":["{layer_digest}"]}}}}"#
     );
-    let descriptor = |kind: &str, bytes: &[u8]| {
-        let (digest, size) = (sha256(bytes), bytes.len());
-        format!(r#"{{"mediaType":"application/vnd.oci.image.{kind}","digest":"{digest}","size":{size}"#)
-    };
     let manifest = format!(
         r#"{{"schemaVersion":2,"mediaType":"application/vnd.oci.image.manifest.v1+json","config":{}}},"layers":[{}}}]}}"#,
         descriptor("config.v1+json", config.as_bytes()),
         descriptor("layer.v1.tar", &layer),
     );
+    Parts { config, manifest, layer }
+}
+
+/// An OCI archive of an image.
+pub(super) fn busybox(path: &Path, reference: &str, config: &str) {
+    let Parts { config, manifest, layer } = parts(config);
     let index = format!(
         r#"{{"schemaVersion":2,"manifests":[{},"annotations":{{"io.containerd.image.name":"{reference}"}}}}]}}"#,
         descriptor("manifest.v1+json", manifest.as_bytes()),
@@ -46,9 +54,15 @@ pub(super) fn busybox(path: &Path, reference: &str, config: &str) {
     std::fs::write(path, archive.end()).unwrap();
 }
 
+/// The beginning of a reference to bytes.
+fn descriptor(kind: &str, bytes: &[u8]) -> String {
+    let (digest, size) = (sha256(bytes), bytes.len());
+    format!(r#"{{"mediaType":"application/vnd.oci.image.{kind}","digest":"{digest}","size":{size}"#)
+}
+
 const ARCH: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
 
-fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256(bytes: &[u8]) -> String {
     let hex: String = digest(&SHA256, bytes).as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")
 }

@@ -72,11 +72,6 @@ impl Machine {
 
     /// Starts a machine; the control plane has more flags.
     pub(super) fn start_with(flags: &'static [&'static str]) -> Option<Self> {
-        Self::start_prepared(flags, |_| {})
-    }
-
-    /// Starts a machine whose control plane has more flags, after a preparation.
-    pub(super) fn start_prepared(flags: &'static [&'static str], prepare: impl FnOnce(&Self)) -> Option<Self> {
         if !is_possible() {
             return None;
         }
@@ -96,7 +91,6 @@ impl Machine {
         BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let mut machine = Self { holder, control_plane: None, agent: None, directory, flags, name };
         assert_eq!(line, "ready\n", "the namespaces cannot be made");
-        prepare(&machine);
         machine.up();
         let pause = machine.path("pause.tar");
         image::busybox(&pause, "registry.k8s.io/pause:3.10", r#"{"Entrypoint":["/bin/busybox","sleep","1000000"]}"#);
@@ -171,8 +165,9 @@ impl Machine {
         std::fs::create_dir_all(self.path("second")).unwrap();
         self.run("mount", &["-t", "tmpfs", "-o", "size=64m", "tmpfs", &path("second")]);
         let socket = format!("unix://{}", path("data/containerd/containerd.sock"));
-        let (root, logs, port, cgroup) =
-            (path("second"), path("second-logs"), port.to_string(), format!("/celplane-{node}"));
+        // Below the machine's own cgroup, with which it is removed.
+        let cgroup = format!("/celplane-{}/{node}", self.name);
+        let (root, logs, port) = (path("second"), path("second-logs"), port.to_string());
         let arguments: &[&str] = &[
             "kubelet",
             "--kubeconfig",
@@ -249,7 +244,7 @@ impl Machine {
     }
 
     /// A command in the namespaces.
-    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+    pub(super) fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["-t", &self.holder.id().to_string(), "-m", "-n", "-u", "--", program]).args(arguments);
         command
@@ -315,9 +310,33 @@ impl Machine {
         (child, output)
     }
 
-    /// Directories of pods that are left.
-    pub(super) fn pod_directories(&self) -> usize {
-        std::fs::read_dir(self.path("data/kubelet/pods")).map_or(0, Iterator::count)
+    /// Everything of pods that is left: directories, shims, mounts and cgroups.
+    pub(super) fn remains(&self) -> Vec<String> {
+        let shown = |path: PathBuf| path.display().to_string();
+        let directories = std::fs::read_dir(self.path("data/kubelet/pods")).into_iter().flatten().flatten();
+        let mut all: Vec<String> = directories.map(|entry| shown(entry.path())).collect();
+        all.extend(self.processes("containerd-shim").iter().map(|id| format!("shim {}", id.as_raw_nonzero())));
+        let own = ["data/kubelet/pods/", "data/containerd/state/"].map(|name| shown(self.path(name)));
+        let mounts = self.run("cat", &["/proc/self/mounts"]);
+        let mounts = mounts.lines().filter(|line| own.iter().any(|it| line.contains(it.as_str())));
+        all.extend(mounts.map(|line| format!("mount {line}")));
+        let mount = Path::new("/sys/fs/cgroup");
+        let hierarchies = std::fs::read_dir(mount).into_iter().flatten().flatten().map(|entry| entry.path());
+        let mut parents: Vec<PathBuf> = hierarchies
+            .chain([mount.to_owned()])
+            .map(|it| it.join(format!("celplane-{}/kubepods", self.name)))
+            .collect();
+        while let Some(parent) = parents.pop() {
+            for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    match entry.file_name().to_string_lossy().starts_with("pod") {
+                        true => all.push(shown(entry.path())),
+                        false => parents.push(entry.path()),
+                    }
+                }
+            }
+        }
+        all
     }
 
     /// Details for a failure.

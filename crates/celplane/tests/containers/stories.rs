@@ -135,6 +135,67 @@ pub(super) fn claims_are_visible_in_containers(machine: &Machine) {
     machine.kubectl(&["delete", "pod", "user", "--wait"]);
     // The driver has released the devices before the pod is deleted.
     assert_eq!(std::fs::read_dir(machine.path("cdi")).unwrap().count(), 0);
+    machine.kubectl(&["delete", "resourceslice", "example"]);
+    device_stories_run(machine);
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+macro_rules! example {
+    ($path:literal) => {
+        include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/", $path))
+    };
+}
+
+/// A command that runs until it is stopped.
+const LOOP: &str = "trap exit TERM; while :; do sleep 1; done";
+
+/// An image and a command of this machine instead of those of the stories.
+fn with_image(text: &str, command: &str) -> String {
+    assert!(text.contains("image: myapp:latest"), "{text}");
+    text.replace("image: myapp:latest", &format!("image: registry.local/busybox:1\n    command: [sh, -c, '{command}']"))
+}
+
+/// The devices of the stories of KEP-5254 are prepared, and visible in the containers: four that follow each other, then four that
+/// are a square.
+fn device_stories_run(machine: &Machine) {
+    let own = |text: &str| text.replace("mla.example.com", "example.celplane.dev");
+    machine.apply(&own(example!("device-constraints/device-class.yaml")));
+    // The devices are those of this node, not of the simulated one.
+    let slice = example!("device-constraints/accelerators.yaml").split("---\n").nth(1).unwrap();
+    let slice = slice.replace("nodeName: accelerators", &format!("nodeName: {}", machine.name));
+    machine.apply(&own(&slice));
+    let shown = |text: &str, pod: &str| -> Vec<u32> {
+        machine.apply(&own(&with_image(text, LOOP)));
+        machine.wait(&format!("pod/{pod}"), "condition=Ready");
+        let variables = machine.kubectl(&["exec", pod, "--", "sh", "-c", "env | grep ^EXAMPLE_ | sort"]);
+        let numbers = variables.lines().map(|line| line.rsplit('-').next().unwrap().parse().unwrap()).collect();
+        machine.kubectl(&["delete", "pod", pod, "--grace-period=1", "--wait"]);
+        numbers
+    };
+    let connected = shown(example!("device-constraints/story-1-connected.yaml"), "connected-pod");
+    assert!(connected.len() == 4 && connected[3] - connected[0] == 3, "{connected:?}");
+    let grid = shown(example!("device-constraints/story-2-grid.yaml"), "grid-pod");
+    let first = *grid.first().unwrap();
+    assert_eq!(grid, [first, first + 1, first + 4, first + 5]);
+    machine.kubectl(&["delete", "resourceslice", "accelerators-mla"]);
+}
+
+/// The volume of KEP-5721's fourth story is mounted on a node whose kernel is new enough. It is a directory of the node, because
+/// drivers of storage are not supported.
+pub(super) fn volume_of_a_newer_kernel_is_mounted(machine: &Machine) {
+    let disk = machine.path("kernel-storage");
+    std::fs::create_dir(&disk).unwrap();
+    let source = "  csi: # added: a volume needs a source\n    driver: storage.example.com # added\n    volumeHandle: kernel-storage-pv # added\n";
+    let story = example!("semver-operators/story-4-volume.yaml");
+    assert!(story.contains(source));
+    let story = story.replace(source, &format!("  local: {{path: {}}}\n", disk.display()));
+    machine.apply(&with_image(&story, LOOP));
+    // The node's label is missing, so that the pod waits.
+    machine.wait("pod/kernel-storage-app", "condition=PodScheduled=false");
+    machine.kubectl(&["label", "node", &machine.name, "node.kubernetes.io/kernel-version=6.8.0"]);
+    machine.wait("pod/kernel-storage-app", "condition=Ready");
+    machine.kubectl(&["exec", "kernel-storage-app", "--", "sh", "-c", "echo kept > /data/file"]);
+    assert_eq!(std::fs::read_to_string(disk.join("file")).unwrap(), "kept\n");
+    machine.kubectl(&["delete", "pod", "kernel-storage-app", "--grace-period=1", "--wait"]);
 }

@@ -267,7 +267,10 @@ fn restarts<'m>(first: &'m Machine, mut second: Second<'m>) -> Second<'m> {
                 String::from_utf8(second.command("nft", &list).output().unwrap().stdout).unwrap()
             };
             let new = pods(first);
-            let has = |pod: &Pod| rules.contains(&format!("{} . 8080", pod.address));
+            // Endpoints are elements of maps, or targets of chains.
+            let has = |pod: &Pod| {
+                rules.contains(&format!("{} . 8080", pod.address)) || rules.contains(&format!("{}:8080", pod.address))
+            };
             let is_gone = |old: &&Pod| new.iter().all(|it| it.address != old.address);
             let addresses = |pods: &[Pod]| pods.iter().map(|it| it.address.clone()).collect::<Vec<_>>();
             let now = format!("first {is_first}: {:?}, before {:?}", addresses(&new), addresses(&old));

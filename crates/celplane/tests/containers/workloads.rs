@@ -94,7 +94,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: stubborn}
 spec:
-  terminationGracePeriodSeconds: 2
+  terminationGracePeriodSeconds: 600
   containers: [{name: c, image: "registry.local/busybox:1", command: [sh, -c, "trap '' TERM; while :; do sleep 1; done"]}]
 ---
 apiVersion: v1
@@ -189,10 +189,10 @@ pub(super) fn volumes_are_not_left(machine: &Machine) {
     assert!(why.contains("spec.volumes[0].hostPath.path") && why.contains("volumeMounts.subPath"), "{why}");
 }
 
-/// A process that ignores SIGTERM is killed after its grace period.
+/// A process that ignores SIGTERM is killed after the grace period of its deletion, which is shorter than that of the pod.
 pub(super) fn grace_periods_end(machine: &Machine) {
     machine.wait("pod/stubborn", "condition=Ready");
-    machine.kubectl(&["delete", "pod", "stubborn", "--wait", "--timeout=60s"]);
+    machine.kubectl(&["delete", "pod", "stubborn", "--grace-period=2", "--wait", "--timeout=90s"]);
 }
 
 pub(super) fn cron_jobs_start_jobs(machine: &Machine) {
