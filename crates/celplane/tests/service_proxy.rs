@@ -62,7 +62,6 @@ fn packets_reach_the_endpoints_of_services() {
     routes_lead_to_other_machines(&machines);
     udp_follows_the_endpoints(&machines);
     cut_network_heals(&machines);
-    proxies_with_tables_of_their_own_share_the_kernel(&mut machines);
     rules_are_repaired_and_removed(&mut machines);
 }
 
@@ -124,20 +123,6 @@ fn cut_network_heals(machines: &Machines) {
     machines.eventually(|| machines.udp("b1", "10.96.0.150", 53).starts_with("a2"));
     let routes = || machines.run("b", &["ip", "route", "show", "proto", "107"]);
     machines.eventually(|| routes().starts_with("10.244.0.0/24 via 192.168.77.1"));
-}
-
-/// The rules of two agents in one network namespace do not disturb each other; only one of them sets routes.
-fn proxies_with_tables_of_their_own_share_the_kernel(machines: &mut Machines) {
-    let tables = |machines: &Machines| machines.run("a", &["nft", "list", "tables"]);
-    machines.start_proxy_with("second", "a", &["--proxy-table", "second-proxy"]);
-    machines.eventually(|| {
-        tables(machines).contains("second-proxy")
-            && machines.run("a", &["nft", "list", "map", "ip", "second-proxy", "service-ips"]).contains("10.96.0.150")
-    });
-    matrix::is_as_expected(machines);
-    machines.end_proxy("second", rustix::process::Signal::TERM);
-    assert_eq!(tables(machines), "table ip celplane-proxy\n");
-    routes_lead_to_other_machines(machines);
 }
 
 fn rules_are_repaired_and_removed(machines: &mut Machines) {
