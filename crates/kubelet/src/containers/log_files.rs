@@ -70,12 +70,21 @@ pub(super) fn parse_after(unfinished: &mut Option<Line>, text: &str) -> Vec<Line
 
 /// The end of a container's output as one text of at most `bytes` and `lines`, for termination messages.
 pub(super) fn tail(path: &Path, bytes: usize, lines: usize) -> String {
-    let all = read(path).unwrap_or_default();
+    let read = File::open(path).and_then(|mut file| end_of(&mut file));
+    let (bytes_read, _) = read.unwrap_or_default();
+    let mut unfinished = None;
+    let mut all = parse_after(&mut unfinished, &String::from_utf8_lossy(&bytes_read));
+    // The runtime marks a last line without a line break as a part.
+    let is_cut = unfinished.is_some();
+    all.extend(unfinished);
     let from = all.len().saturating_sub(lines);
     let mut text = String::new();
     for line in all.into_iter().skip(from) {
         text.push_str(&line.text);
         text.push('\n');
+    }
+    if is_cut {
+        text.pop();
     }
     let start = text.ceil_char_boundary(text.len().saturating_sub(bytes));
     text.split_off(start)
@@ -162,6 +171,8 @@ mod tests {
         std::fs::write(&path, "2026-01-01T00:00:00Z stdout F ab\n2026-01-01T00:00:00Z stdout F cd\n").unwrap();
         assert_eq!(tail(&path, 100, 1), "cd\n");
         assert_eq!(tail(&path, 4, 10), "\ncd\n");
+        std::fs::write(&path, "2026-01-01T00:00:00Z stdout F ab\n2026-01-01T00:00:00Z stdout P cd\n").unwrap();
+        assert_eq!(tail(&path, 100, 10), "ab\ncd");
         assert_eq!(tail(&directory.path().join("none"), 4, 10), "");
     }
 

@@ -45,8 +45,8 @@ fn open_or_create(volume: &Path, path: &Path) -> io::Result<OwnedFd> {
         Err(rustix::io::Errno::NOENT) => {}
         found => return Ok(found?),
     }
-    // Kubernetes: directories have the permissions of the volume, and its group if that is set for all files.
-    let mode = Mode::from_raw_mode(std::fs::metadata(volume)?.permissions().mode() & 0o2777);
+    // Kubernetes: directories have the permissions of the volume, with its sticky bit, and its group if that is set for all files.
+    let mode = Mode::from_raw_mode(std::fs::metadata(volume)?.permissions().mode() & 0o7777);
     let mut current = root.try_clone()?;
     for part in path.components().filter(|part| matches!(part, Component::Normal(_))) {
         let directory = OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -95,7 +95,7 @@ mod tests {
         std::fs::set_permissions(volume.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
         let open = prepare(volume.path(), "open/deep", Path::new("/nonexistent"), false).unwrap();
         for path in [open.as_path(), open.parent().unwrap()] {
-            assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o7777, 0o777);
+            assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o7777, 0o1777);
         }
         std::os::unix::fs::symlink("/etc", volume.path().join("out")).unwrap();
         std::os::unix::fs::symlink("a", volume.path().join("in")).unwrap();
