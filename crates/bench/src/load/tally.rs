@@ -104,11 +104,21 @@ mod tests {
         };
         let well = [(0, 10), (1, 11), (0, 12)];
         assert_eq!(reported(&well), Ok(()));
-        assert!(reported(&well[..2]).unwrap_err().contains("told 2, 0 of them again, and 0"));
+        assert!(reported(&well[..2]).unwrap_err().contains("received 2 of 3 changes, 0 of them repeatedly, and 0"));
         assert!(
-            reported(&[(0, 10), (1, 11), (0, 12), (0, 10)]).unwrap_err().contains("told 3, 1 of them again, and 0")
+            reported(&[(0, 10), (1, 11), (0, 12), (0, 10)])
+                .unwrap_err()
+                .contains("received 3 of 3 changes, 1 of them repeatedly, and 0")
         );
-        assert!(reported(&[(0, 10), (0, 11), (0, 12)]).unwrap_err().contains("told 2, 0 of them again, and 1"));
-        assert!(reported(&[(0, 8), (1, 11), (0, 12)]).unwrap_err().contains("told 2, 0 of them again, and 1"));
+        assert!(
+            reported(&[(0, 10), (0, 11), (0, 12)])
+                .unwrap_err()
+                .contains("received 2 of 3 changes, 0 of them repeatedly, and 1")
+        );
+        assert!(
+            reported(&[(0, 8), (1, 11), (0, 12)])
+                .unwrap_err()
+                .contains("received 2 of 3 changes, 0 of them repeatedly, and 1")
+        );
     }
 }
