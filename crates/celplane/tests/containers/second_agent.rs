@@ -58,8 +58,17 @@ pub(super) fn usage_is_measured(machine: &Machine) {
     let busy: Vec<&str> = shown.lines().find(|line| line.starts_with("busy")).unwrap().split_whitespace().collect();
     let millicores: u32 = busy[1].trim_end_matches('m').parse().unwrap();
     assert!(millicores >= 20, "a container that computes all the time uses {}", busy[1]);
-    let nodes = machine.kubectl(&["top", "nodes", "--no-headers"]);
-    assert!(nodes.lines().count() == 2 && nodes.contains(NODE), "{nodes}");
+    // Nodes are sampled apart from their pods.
+    let nodes = loop {
+        let nodes = machine.try_kubectl(&["top", "nodes", "--no-headers"], "");
+        let text = String::from_utf8_lossy(&nodes.stdout).into_owned();
+        if text.lines().count() == 2 {
+            break text;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(90), "{text}{}", String::from_utf8_lossy(&nodes.stderr));
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    assert!(nodes.contains(NODE), "{nodes}");
     machine.wait("deployment/busy", "jsonpath={.spec.replicas}=2");
     machine.wait("deployment/busy", "jsonpath={.status.readyReplicas}=2");
     let names = machine.kubectl(&["get", "pods", "-l", "app=busy", "-o", "jsonpath={.items[*].metadata.name}"]);
