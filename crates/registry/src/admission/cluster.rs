@@ -139,12 +139,12 @@ pub(super) fn check_param_kind(kind: Option<&GroupVersionKind>, cluster: &dyn Cl
 type Selection = (GroupVersionKind, String, String);
 
 /// The objects of a selection.
-type Selected = Result<Vec<Arc<Value>>, ParamError>;
+type ParameterList = Result<Vec<Arc<Value>>, ParamError>;
 
 /// The parameters of one request. Bindings that select the same share one lookup.
 pub(super) struct Parameters<'c> {
     cluster: &'c dyn Cluster,
-    selected: RefCell<HashMap<Selection, Selected>>,
+    selected: RefCell<HashMap<Selection, ParameterList>>,
 }
 
 impl<'c> Parameters<'c> {
@@ -152,7 +152,7 @@ impl<'c> Parameters<'c> {
         Self { cluster, selected: RefCell::default() }
     }
 
-    fn select(&self, kind: &GroupVersionKind, namespace: &str, selector: &Selector) -> Selected {
+    fn select(&self, kind: &GroupVersionKind, namespace: &str, selector: &Selector) -> ParameterList {
         let selection = (kind.clone(), namespace.to_owned(), selector.to_string());
         let find = || self.cluster.params(kind, namespace, selector);
         self.selected.borrow_mut().entry(selection).or_insert_with(find).clone()
